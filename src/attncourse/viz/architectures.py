@@ -220,6 +220,13 @@ def transformer_architecture(
     cross = [("multi-head", "multi-head"), ("cross-attention", "cross-attention")]
     network = [("position-wise", "feed-forward"), ("feed-forward network", "feed-forward")]
     norm = [("LayerNorm", "norm")]
+    brought = {"self-attention": "Q, K, V", "causal": "Q, K, V", "cross-attention": "Q"}
+
+    def come_in(tower: _Tower, lines: Sequence[tuple[str, str]], y: float) -> None:
+        """Beside the path into attention, away from the residual connection: what it brings."""
+        if words := brought.get(lines[-1][1]):
+            away, side = (-0.15, "right") if tower.side > tower.x else (0.15, "left")
+            ax.text(tower.x + away, y, words, ha=side, va="center", fontsize=9.5, color=INK)
 
     def sublayer(tower: _Tower, lines: Sequence[tuple[str, str]], colour: str) -> float:
         """A sublayer, its residual connection, its norm. Returns where the sublayer is."""
@@ -227,9 +234,11 @@ def transformer_architecture(
         if pre:
             tower.put(norm, AMBER)
             middle = tower.put(lines, colour, gap=0.3)
+            come_in(tower, lines, middle - 0.57)
             tower.around(start, tower.add(), 0.2)
             return middle
         middle = tower.put(lines, colour)
+        come_in(tower, lines, middle - 0.64)
         tower.around(start, tower.put([("add, then LayerNorm", "norm")], AMBER, gap=0.3), 1.68)
         return middle
 
@@ -270,6 +279,7 @@ def transformer_architecture(
     encoder.climb(encoder.y + 0.45)
     ax.plot([encoder.x, between, between], [encoder.y, encoder.y, reads], color=ORANGE, linewidth=1.8)
     arrow(ax, (between, reads), (decoder.x - 1.68, reads), ORANGE, 1.8)
+    ax.text(between + 0.1, reads + 0.22, "K, V", ha="left", va="center", fontsize=9.5, color=INK)
     ax.text(encoder.x, encoder.y + 0.3, "memory: keys and values", ha="center", va="center", fontsize=10, color=INK)
     decoder.put([("linear", "linear")], PURPLE)
     decoder.put([("softmax", "softmax")], PURPLE, gap=0.3)

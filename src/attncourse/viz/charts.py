@@ -38,8 +38,8 @@ def labelled_points(
     """A point for each model, {panel: {model: (x, y)}}; squares for those whose name begins with `ours`.
 
     `sides` says for single models where their name stands: "right" (unless said), "upper" or "lower" right, "left",
-    "lower left", or in the middle "above" or "below". Models in `hollow` have a white mark. The axis ends at `room`
-    times the largest x, so that the names have a place.
+    "lower left", or in the middle "above" or "below". Models in `hollow` have a white mark. A name may have two lines.
+    The axis ends at `room` times the largest x, so that the names have a place.
     """
     drawn, _ = figure(4.3 * len(panels), 3.7, columns=len(panels))
     said = []
@@ -49,8 +49,9 @@ def labelled_points(
             colour = ORANGE if own else BLUE
             ax.plot(x, y, "s" if own else "o", color=colour, markersize=9 if own else 7, zorder=3,
                     markerfacecolor="white" if name in hollow else colour, markeredgewidth=1.6)  # fmt: skip
-            shift = SIDES[(sides or {}).get(name, "right")]
-            side = ("center", "left", "right")[np.sign(shift[0])]
+            right, up = SIDES[(sides or {}).get(name, "right")]
+            shift = right, up + 5.5 * name.count("\n") * int(np.sign(up))  # two lines: further from the mark
+            side = ("center", "left", "right")[np.sign(right)]
             ax.annotate(name, (x, y), shift, textcoords="offset points", ha=side, va="center",
                         fontsize=8.6, fontweight="bold" if own else "normal", color=INK)  # fmt: skip
         ax.set_xscale("log")
@@ -62,7 +63,7 @@ def labelled_points(
         ax.grid(color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         ax.set_title(title)
-        listed = "; ".join(f"{name} {y:g} at {x:.2g}" for name, (x, y) in points.items())
+        listed = "; ".join(f"{name} {y:g} at {x:.2g}" for name, (x, y) in points.items()).replace("\n", " ")
         said.append(f"{title}: {listed}" if title else listed)
     show(drawn, alt or f"{y_name} against {x_name}. {'. '.join(said)}.")
 

@@ -48,7 +48,7 @@ def norm_steps(points: Tensor) -> None:
     drawn, (side, above) = figure(7.6, 3.5, columns=2)
     reach = 1.12 * max(np.abs(flat).max(), np.abs(high).max(), np.sqrt(3))
     for ax in (side, above):
-        ax.set_aspect("equal")
+        ax.set_aspect("equal", anchor="N")                                # both titles stand at one height
         ax.set_xlim(-reach, reach)
         ax.set_xticks([])
         ax.set_yticks([])
@@ -138,7 +138,7 @@ def block_diagrams(blocks: Mapping[str, Sequence[str]], jacobians: Sequence[str]
     """
     top = 1.6 + max(sum(_height(step) for step in steps) for steps in blocks.values())
     bottom = -1.6 if jacobians else -0.4
-    drawn, _ = figure(2.35 * len(blocks) + 0.3, 0.48 + 0.31 * (top - bottom), columns=len(blocks))
+    drawn, _ = figure(2.22 * len(blocks), 0.37 + 0.36 * (top - bottom), columns=len(blocks))
     said = []
     for ax, (title, steps) in zip(drawn.axes, blocks.items(), strict=True):
         stage(ax, (-2.3, 3.6), (bottom, top))
@@ -178,9 +178,14 @@ def _step(ax: Axes, y: float, step: str) -> float:
         at += 1.5
     ax.plot([1.9, 1.9], [at, y + height - 0.35], color=GREY, linewidth=1.4)
     arrow(ax, (1.9, y + height - 0.35), (0.36, y + height - 0.35))
-    ax.add_patch(Circle((0, y + height - 0.35), 0.34, facecolor="white", edgecolor=PURPLE, linewidth=1.6, zorder=3))
-    ax.text(0, y + height - 0.37, "+", ha="center", va="center", fontsize=13, color=PURPLE, zorder=4)
+    _plus(ax, y + height - 0.35, PURPLE)
     return y + height
+
+
+def _plus(ax: Axes, y: float, colour: str) -> None:
+    """The sum at height y of the residual stream."""
+    ax.add_patch(Circle((0, y), 0.34, facecolor="white", edgecolor=colour, linewidth=1.6, zorder=3))
+    ax.text(0, y - 0.02, "+", ha="center", va="center", fontsize=13, color=colour, zorder=4)
 
 
 def _step_in_words(step: str) -> str:
@@ -191,6 +196,40 @@ def _step_in_words(step: str) -> str:
     *before, name = step.removesuffix(" → norm").split(" → ")
     after = ", normalised," if step.endswith(" → norm") else ""
     return f"{name} of {'a normalised x' if before else 'x'}{after} added to x"
+
+
+def residual_paths() -> None:
+    """The four paths from x through two residual sublayers, each with its term of the Jacobian of the output."""
+    terms = {"$I$": (), "$J_1$": (1,), "$J_2$": (2,), "$J_2\\, J_1$": (1, 2)}
+    drawn, axes = figure(8.0, 3.4, columns=len(terms))
+    said = []
+    for i, (ax, (term, through)) in enumerate(zip(axes, terms.items(), strict=True)):
+        stage(ax, (-1.4, 2.7), (-1.9, 6.6))
+        ax.set_aspect("equal")
+        ax.text(0, 0, "$x$", ha="center", va="center", fontsize=12)
+        ax.text(0, 6.3, "output", ha="center", va="center", fontsize=10.5, color=INK)
+        for f, y in ((1, 0.8), (2, 3.4)):                                 # where x parts
+            inside = f in through
+            _part(ax, [(0, y), (0, y + 1.4)], not inside)
+            _part(ax, [(0, y), (1.7, y), (1.7, y + 0.4)], inside)
+            _part(ax, [(1.7, y + 1.4), (1.7, y + 1.75), (0.34, y + 1.75)], inside)
+            box(ax, 1.7, y + 0.9, f"$f_{f}$", GREEN if inside else PALE, width=1.3, text=INK if inside else GREY)
+            _plus(ax, y + 1.75, BLUE)
+        for start, end in ((0.35, 0.8), (2.89, 3.4), (5.49, 5.95)):
+            _part(ax, [(0, start), (0, end)], True)
+        said.append(f"{term.translate(PLAIN)}, " + (" and ".join(f"through f_{f}" for f in through) or "past both"))
+        ax.set_title("around both" if not through else "through " + " and ".join(f"$f_{f}$" for f in through))
+        ax.text(0.65, -1.2, term, ha="center", va="center", fontsize=13, color=INK)
+        ax.text(-1.4, -1.2, "+" if i else "∂output/∂$x$  =", ha="center", va="center", fontsize=13 if i else 11)
+    show(drawn, f"Four paths from x to the output of two residual sublayers, and their terms: {'; '.join(said)}.")
+
+
+def _part(ax: Axes, corners: Sequence[tuple[float, float]], on_path: bool) -> None:
+    """A part of the network, with an arrow's head where it ends: blue where the path goes, else pale."""
+    colour, width = (BLUE, 2.4) if on_path else (PALE, 1.4)
+    *first, before, last = corners
+    ax.plot(*zip(*first, before, strict=True), color=colour, linewidth=width, zorder=2 + on_path)
+    arrow(ax, before, last, colour=colour, width=width)
 
 
 def training_curves(
@@ -289,12 +328,14 @@ def runs_over(
     level_left: bool = False,
     until: tuple[str, float] | None = None,
     join_seeds: bool = False,
+    beside: Mapping[str, str] | None = None,
     highest: float = 20.0,
 ) -> None:
     """A mark for each seed at each x, and a line through the medians, named at its end; `level` is dotted.
 
     What is above `highest`, or no number any more, stands at the upper edge as an arrow. `until` shades all before an x
-    and names it; `join_seeds` draws a thin line through each seed's marks.
+    and names it; `join_seeds` draws a thin line through each seed's marks. A line of {line: another} in `beside` has no
+    marks, and is dotted in the other's colour.
     """
     drawn, ax = figure(7.2, 3.4)
     if until is not None:
@@ -302,10 +343,11 @@ def runs_over(
         ax.annotate(until[0], (until[1] / 2, 1), (0, -4), xycoords=("data", "axes fraction"), ha="center", va="top",
                     textcoords="offset points", fontsize=10, color=GREY)  # fmt: skip
     if join_seeds:
-        for i, runs in enumerate(lines.values()):
+        for name, runs in lines.items():
+            style = _style(lines, name, beside)
             for seed in zip(*runs.values(), strict=True):
-                ax.plot(list(runs), seed, color=line_style(i)["color"], linewidth=0.7, alpha=0.5)
-    said, medians = _lines_of_runs(ax, lines, log_x, highest)
+                ax.plot(list(runs), seed, color=style["color"], linestyle=style["linestyle"], linewidth=0.8, alpha=0.6)
+    said, medians = _lines_of_runs(ax, lines, log_x, highest, beside)
     if log_y:
         _few_ticks(ax.yaxis, ax)
     if level is not None:
@@ -315,8 +357,21 @@ def runs_over(
             ax.set_ylim(top=1.1 * ax.get_ylim()[1])                       # room for the name
         said.append(f"{level[0]}: {level[1]:.2f}")
     name_lines(ax, x_name, y_name)
-    _names_beside(ax, _ends(medians))
+    _names_beside(ax, _ends(medians, beside=beside))
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
+
+
+def _style(lines: Mapping[str, object], name: str, beside: Mapping[str, str] | None) -> dict:
+    """How a line is drawn; one that is `beside` another has its colour, and dots in place of dashes and marks.
+
+    >>> _style({"run": 1, "guess": 2}, "guess", {"guess": "run"})["color"] == line_style(0)["color"]
+    True
+    """
+    other = (beside or {}).get(name, name)
+    style = line_style(list(lines).index(other))
+    if beside is not None:
+        style |= {"linestyle": "-" if name == other else ":"}
+    return style | ({"marker": ""} if name != other else {})
 
 
 def runs_side_by_side(
@@ -343,7 +398,7 @@ def runs_side_by_side(
     ends = [end for ax in drawn.axes for end in ax.get_ylim()]
     for ax, title, middles in zip(drawn.axes, panels, medians, strict=True):
         ax.set_ylim(min(ends), 1.15 * max(ends))                          # room for the level's name
-        _names_beside(ax, _ends(middles, (named_at or {}).get(title, {})))
+        _names_beside(ax, _ends(middles, (named_at or {}).get(title)))
         _say_level(ax, *level, left=True)
     drawn.axes[0].set_ylabel(y_name)
     said.append(f"{level[0]}: {level[1]:.2f}")
@@ -352,39 +407,44 @@ def runs_side_by_side(
 
 
 def _ends(
-    medians: Mapping[str, Mapping[float, float]], at: Mapping[str, float] | None = None
+    medians: Mapping[str, Mapping[float, float]],
+    at: Mapping[str, float] | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> dict[str, tuple[float, float, str]]:
     """Where the name of each line stands: its last place, or at the x that `at` has for it; and the line's colour."""
     found = {}
-    for i, (name, line) in enumerate(medians.items()):
+    for name, line in medians.items():
         x = (at or {}).get(name, max(line))
-        found[name] = x, line[x], line_style(i)["color"]
+        found[name] = x, line[x], _style(medians, name, beside)["color"]
     return found
 
 
 def _lines_of_runs(
-    ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: float
+    ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: float, beside: Mapping[str, str] | None = None
 ) -> tuple[list[str], dict[str, dict[float, float]]]:
     """Draws each line's seeds and medians, and returns the medians, in words and as {line: {x: median}}."""
     said, medians = [], {}
     for i, (name, runs) in enumerate(lines.items()):
-        style = line_style(i)
+        style = _style(lines, name, beside)
+        # A mark at the median would hide those of the seeds. Marks of earlier lines are larger, so that they show
+        # behind later ones at the same place, and full marks have a white edge, so that they show on one another.
+        later = sum(each not in (beside or {}) for each in list(lines)[i + 1 :])
+        mark = style | {"linestyle": "none", "markersize": 5 + 1.5 * later, "markeredgewidth": 1.2 if i == 0 else 0.7}
+        mark |= {} if i == 0 else {"markersize": 6 + later, "markeredgecolor": "white"}
+        mark["zorder"] = style["zorder"] + 1
         middles = []
         for x, values in runs.items():
             ys = [_at_most(value, highest) for value in values]
             middles.append(float(np.median(ys)))
             within = [y for y in ys if y < highest]
-            ax.plot([x] * len(within), within, style["marker"], color=style["color"], markersize=4, alpha=0.7)
+            ax.plot([x] * len(within), within, **mark)
             if len(within) < len(ys):
                 # Arrows of several lines at one place stand side by side.
                 aside = ScaledTranslation((i - (len(lines) - 1) / 2) / 9, 0, ax.figure.dpi_scale_trans)
                 ax.plot(x, highest, marker=r"$\uparrow$", color=style["color"], markersize=12, clip_on=False,
                         transform=ax.transData + aside)  # fmt: skip
-        inside = [place for place, middle in enumerate(middles) if middle < highest]
-        # Marks of earlier lines are larger, so that they show behind later ones at the same place.
-        style |= {"markersize": 5 + 1.5 * (len(lines) - 1 - i), "markeredgewidth": 1}
-        style |= {} if inside else {"linestyle": "none"}
-        ax.plot(list(runs), middles, markevery=inside, **style)
+        style |= {"marker": ""} | ({} if min(middles) < highest else {"linestyle": "none"})
+        ax.plot(list(runs), middles, **style)
         medians[name] = dict(zip(runs, middles, strict=True))
         listed = ", ".join(
             f"{'above ' if middle >= highest else ''}{middle:.2g} at {x:g}"
@@ -442,6 +502,7 @@ def runs_in_rows(
         for setting, values in row.items():
             i = settings.index(setting)
             style = line_style(i) | {"linestyle": "none", "markersize": 6}
+            style |= {} if i == 0 else {"markeredgecolor": "white", "markeredgewidth": 0.7, "markersize": 7}
             at = y + 0.24 * (i - (len(settings) - 1) / 2)
             xs = [_at_most(value, highest) for value in values]
             within = [x for x in xs if x < highest]
@@ -529,10 +590,13 @@ def branch_and_norm(ratios: Sequence[float]) -> None:
 Flow = tuple[Sequence[float], Sequence[float]]  # sizes of x, gradients with respect to x
 
 
-def flows_and_walk(flows: Mapping[str, Flow], walk: Sequence[float]) -> None:
+def flows_and_walk(
+    flows: Mapping[str, Flow], walk: Sequence[float], others: Mapping[str, Sequence[Flow]] | None = None
+) -> None:
     """{placement: flow}: how large x is after each sublayer, and its gradient there, on logarithmic scales.
 
-    The last panel has x in the last placement once more, beside a random walk of as many steps, and no logarithm.
+    `others` are the flows of more seeds, drawn thin. The last panel has x in the last placement once more, beside a
+    random walk of as many steps, and no logarithm.
     """
     drawn, (up, back, alone) = figure(9.0, 3.1, columns=3)
     said, tops, ends = [], {}, {}
@@ -540,11 +604,17 @@ def flows_and_walk(flows: Mapping[str, Flow], walk: Sequence[float]) -> None:
         style = line_style(i) | {"markersize": 0}
         up.plot(range(len(sizes)), sizes, **style)
         back.plot(range(len(gradients)), gradients, **style)
+        for flow in (others or {}).get(name, ()):
+            for ax, heights in zip((up, back), flow, strict=True):
+                ax.plot(range(len(heights)), heights, color=style["color"], linewidth=0.9, alpha=0.7)
         tops[name] = len(sizes) - 1, sizes[-1], style["color"]
         # A name stands over or under its line, where this is free.
         falls = gradients[0] < 0.1 * gradients[-1]
         at = len(gradients) // (2 if falls else 6)
-        ends[name] = at, gradients[at], style["color"], gradients[0] > 1e3 or (not falls and i % 2 == 0)
+        above = gradients[0] > 1e3 or (not falls and i % 2 == 0)
+        there = [gradients[at], *(each[at] for _, each in (others or {}).get(name, ()))]
+        aside = 4 if above or falls else -14
+        ends[name] = at, (max if above else min)(there), style["color"], (aside, 6 if above else -6)
         said.append(
             f"{name}: x from {sizes[0]:.2g} at the bottom to {sizes[-1]:.2g} at the top, its gradient from "
             f"{gradients[-1]:.2g} at the top to {gradients[0]:.2g} at the bottom"
@@ -554,9 +624,9 @@ def flows_and_walk(flows: Mapping[str, Flow], walk: Sequence[float]) -> None:
         ax.minorticks_off()
         ax.set_title(title)
     _names_beside(up, tops)
-    for name, (x, y, colour, above) in ends.items():
-        back.annotate(name, (x, y), (4, 6 if above else -6), textcoords="offset points", ha="left",
-                      va="bottom" if above else "top", fontsize=10, color=colour)  # fmt: skip
+    for name, (x, y, colour, shift) in ends.items():
+        back.annotate(name, (x, y), shift, textcoords="offset points", ha="left",
+                      va="bottom" if shift[1] > 0 else "top", fontsize=10, color=colour)  # fmt: skip
     steps = len(sizes) - 1
     alone.plot(range(steps + 1), sizes, **style | {"linestyle": "-"})
     alone.plot(range(len(walk)), walk, color=INK, linestyle=":", linewidth=2)

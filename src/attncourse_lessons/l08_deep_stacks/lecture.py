@@ -9,10 +9,11 @@
 # %% [markdown]
 # # Lecture @deep_stacks · Deep stacks: residual connections and layer normalisation
 #
-# *About 45 minutes, including one minute of computing; RMSNorm is a good place for a break. You need the two
-# sublayers of a Transformer, attention ([lecture @self_attention](@self_attention), [lecture
-# @many_heads](@many_heads)) and the feed-forward network ([lecture @masking](@masking)), and the chain rule from
-# [lecture @bottleneck](@bottleneck): a gradient is a product with one factor for each step.*
+# *About 48 minutes to read, and 75 to 90 with every guess and check; the computing takes a minute or more. RMSNorm is a
+# good place for a break. You need the two sublayers of a Transformer, attention ([lecture
+# @self_attention](@self_attention), [lecture @many_heads](@many_heads)) and the feed-forward network ([lecture
+# @masking](@masking)), and the chain rule from [lecture @bottleneck](@bottleneck): a gradient is a product with one
+# factor for each step.*
 #
 # After this lecture you can
 #
@@ -23,7 +24,7 @@
 # * describe later variants: sandwich norm, res-post-norm, **QK-norm**, DeepNorm, ReZero;
 # * write a **structural test**, which shows whether a block is built as intended.
 #
-# Near the end we meet a block from published lecture slides that runs and learns, and yet is wrong. Can you see the
+# Near the end we meet a block from published lecture slides that runs and learns, and yet is wrong. Will you see the
 # fault, and would a training run show it? A three-line test does.
 #
 # ## The degradation problem: six blocks against one
@@ -70,9 +71,8 @@ def loss_of(model, chosen, stream=None):                  # in nats per letter
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
 
 # %% [markdown]
-# All our models have the same sublayers. How these are connected is the job of one function, `connect`, which
-# combines $x$ (the vectors of the tokens), a sublayer and a norm. The simplest version replaces $x$ by the sublayer's
-# output and ignores the norm, which we define later.
+# All our models have the same sublayers. One function, `connect`, combines $x$ (the vectors of the tokens), a sublayer
+# and a norm. The simplest version replaces $x$ by the sublayer's output and ignores the norm, which we define later.
 
 # %%
 def no_residual(x, sublayer, norm):
@@ -156,8 +156,8 @@ names = {1: "1 block", 6: "6 blocks"}
 figures.training_curves({names[depth]: [plain[depth, seed] for seed in range(3)]
                          for depth in (1, 6)}, "loss (nats per letter)",
                         level=("letter frequencies alone", frequencies))
-#| caption: Training loss without residual connections, by depth. Each thin line is one seed,
-#|   and each thick line is a mean.
+#| caption: Without residual connections, six blocks learn less than one. Thin: three seeds;
+#|   thick: their mean.
 
 # %% tags=["hide-input"]
 def at_the_end(losses):
@@ -181,8 +181,8 @@ for seed in range(3):
 # ## Signal propagation: what reaches the top, and what comes back
 #
 # Why do six blocks learn less? The first suspect is size: $x$ passes through every sublayer on its way up, and its
-# gradient passes through them again on its way down. If each of twenty sublayers kept half, a millionth would be left.
-# [Lecture @bottleneck](@bottleneck) showed this for time steps; here the steps are layers of an untrained stack.
+# gradient passes through them again on its way down. [Lecture @bottleneck](@bottleneck) showed for time steps how a
+# product of many factors vanishes or explodes; here the steps are layers of an untrained stack.
 #
 # We measure the **size** of $x$ by its root mean square (RMS), the root of the mean of its squared entries, and at
 # the same places we take the length of the gradient of the loss with respect to $x$. *Guess:* in 24 untrained blocks,
@@ -313,8 +313,8 @@ for seed in range(3):
     loss_of(calibrated(fresh(no_residual, 12, seed, d=64)), torch.arange(0, 1000, 30), stream)
     along.append([token_spread(x) for x in stream])       # at the start, after each sublayer
 figures.spread_by_sublayer(along, ("attention", "feed-forward"))
-#| caption: Token spread in twelve untrained blocks with LSUV. Each thin line is a seed; the
-#|   factors are the average change by one sublayer.
+#| caption: Attention removes the token spread. Twelve untrained blocks with LSUV, a line for
+#|   each of three seeds; the factors are the average change by one sublayer.
 #| label: token-spread
 
 # %% tags=["hide-input"]
@@ -328,7 +328,7 @@ assert max(row[-1] for row in along) < 0.011 < 0.5 < along[0][0]
 # ## The sizes are right, and the tokens become equal
 # {figure}
 # . . .
-# This is **rank collapse**. Is averaging the cause? Let $x$ bypass one kind of sublayer: only a bypass around attention should help.
+# This is **rank collapse**. Is averaging the cause? Give one kind of sublayer a residual connection: only attention's should help.
 
 # %% [markdown]
 # **The sizes are right, and yet the tokens become nearly equal.** Each attention sublayer removes about a third of
@@ -336,10 +336,10 @@ assert max(row[-1] for row in along) < 0.011 < 0.5 < along[0][0]
 # line falls to a circle and stays level to the next square. At the top, a hundredth or less is left. This is **rank
 # collapse**, which [lecture @masking](@masking) found in stacks of attention ([@fig:rank-collapse]).
 #
-# Is it averaging that stops six blocks? We let $x$ bypass *one kind of sublayer*: we add the sublayer's output to $x$
-# and divide the sum by √2 to keep its size. If averaging is the cause, a bypass around attention should help, and a
-# bypass around the feed-forward networks should not. The runs start from LSUV's matrices, and for each we show the
-# best of three learning rates.
+# Is it averaging that stops six blocks? We give *one kind of sublayer* a residual connection: we add its input to its
+# output, and divide the sum by √2 to keep its size. If averaging is the cause, this should help around attention, but
+# not around the feed-forward networks. The runs start from LSUV's matrices, and for each we show the best of three
+# learning rates.
 
 # %% tags=["hide-input"]
 record = measured("deep_stacks")                          # by benchmarks/deep_stacks.py
@@ -352,15 +352,15 @@ def at_median(row):                                       # the seed in the midd
 partial = {}
 for row in record["partial"]:
     partial.setdefault(row["residual"], []).append(row)
+print("residual connection around: loss after 60 steps, three seeds")
 for name, rows in partial.items():
     losses = ", ".join(f"{loss:.2f}" for loss in min(rows, key=at_median)["losses"])
-    bypass = "no bypass" if name == "neither" else f"bypass around {name}"
-    print(f"{bypass:>26}: loss after 60 steps, three seeds: {losses}")
+    print(f"{name:>26}: {losses}")
 longer = {}
 for row in record["longer"]:
     longer.setdefault((row["start"], row["depth"]), []).append(at_median(row))
 best = {stack: min(losses) for stack, losses in longer.items()}
-print(f"\nno bypass, 500 steps: six blocks {best['Xavier', 6]:.2f} (Xavier) or "
+print(f"\naround neither, 500 steps: six blocks {best['Xavier', 6]:.2f} (Xavier) or "
       f"{best['calibrated', 6]:.2f} (LSUV), one block {best['Xavier', 1]:.2f} (Xavier)")
 assert best["Xavier", 1] < 0.4 < 1.1 < min(best["Xavier", 6], best["calibrated", 6])
 
@@ -371,12 +371,12 @@ assert best["Xavier", 1] < 0.4 < 1.1 < min(best["Xavier", 6], best["calibrated",
 # Attention averages each token's own vector away.
 
 # %% [markdown]
-# **Repairing the sizes alone helps little, and so does a bypass around the feed-forward networks. A bypass around
-# attention helps much.** So six blocks seem to fail because attention averages each token's own vector away. Longer
-# training does not close the gap: after 500 steps, six blocks are still far behind one, each at its best rate.
+# **Repairing the sizes alone helps little, and so does a residual connection around the feed-forward networks. One
+# around attention helps much.** So six blocks seem to fail because attention averages each token's own vector away.
+# Longer training does not close the gap: after 500 steps, six blocks are still far behind one, each at its best rate.
 #
-# But a bypass also leads $x$ past attention's matrices. So we build stacks without one that only average less: with an
-# *own share* $s$, attention uses $(1 - s)\,\alpha + s\,I$ in place of its weights $\alpha$.
+# But a residual connection also leads $x$ past attention's matrices. So we build stacks that have none and only average
+# less: with an *own share* $s$, attention uses $(1 - s)\,\alpha + s\,I$ in place of its weights $\alpha$.
 
 # %% tags=["hide-input"]
 best_of = {}                                              # at the best of three rates, again
@@ -388,8 +388,8 @@ by_share = {share: row["losses"] for share, row in best_of.items()}
 figures.runs_over({"six blocks": by_share}, "own share s",
                   "loss after 60 steps (nats per letter)",
                   level=("letter frequencies alone", frequencies))
-#| caption: Loss of six blocks without a bypass against the own share in attention. Each mark is
-#|   one seed; the line joins the medians.
+#| caption: The less attention averages, the lower the loss of six blocks without residual
+#|   connections. Three seeds, a mark each; the line joins the medians.
 #| label: own-share
 
 # %% tags=["hide-input"]
@@ -397,7 +397,7 @@ medians = [at_median(row) for row in best_of.values()]
 assert list(best_of) == [0, 0.5, 0.7, 0.8, 0.9, 1] and 2.4 < medians[0] < 2.55
 assert all(less > more for less, more in pairwise(medians)), "the loss falls as s grows"
 assert max(by_share[0.9]) < 0.85 and max(by_share[1]) < 0.9
-# queries that begin as four times the keys: more token spread than with the bypass
+# queries that begin as four times the keys: more token spread than with attention's residual
 alike = [row for row in record["mixing"] if row["start"] == "keys as queries"]
 assert 2.4 < min(map(at_median, alike)) < 2.55
 assert min(alike[0]["spreads"]) > max(partial["attention"][0]["spreads"])
@@ -412,8 +412,8 @@ assert max(own[-1] for own in alike[0]["own"]) < 0.27
 #
 # Not the token spread alone. In one more stack, queries and keys begin with the same matrix, the queries' four times as
 # large, so a token prefers vectors like its own. About 0.35 of the token spread is left at the start, more than with
-# the bypass around attention, and yet the loss stays near 2.5. In its last block a token gives only about a quarter of
-# its weight to itself.
+# the residual connection around attention, and yet the loss stays near 2.5. In its last block a token gives only about
+# a quarter of its weight to itself.
 #
 # </details>
 
@@ -427,14 +427,14 @@ assert max(own[-1] for own in alike[0]["own"]) < 0.27
 # %% [markdown] teaches="residual connections and the gradient through them"
 # ## Residual connections: add to x, do not replace it
 #
-# If a bypass around attention helps, why not give one to *every* sublayer? Without the division by √2, this is a
-# **residual connection** ([@he2016]):
+# A **residual connection** adds the input of a sublayer to its output ([@he2016]):
 #
 # $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$ (eq:residual)
 #
-# Here $\ell$ counts sublayers, so $L$ blocks have $2L$ of them. A sublayer now computes only what is *added* to $x$,
-# and if it writes zero, $x$ passes on unchanged. The vector that runs through the whole stack and collects these
-# additions is the **residual stream**, and each $f_\ell$ is a **branch**.
+# If one around attention helps, why not give one to *every* sublayer, without the division by √2? Here $\ell$ counts
+# sublayers, so $L$ blocks have $2L$ of them. A sublayer $f_\ell$ now computes only what is *added* to $x$, and is called
+# a **branch**. If it writes zero, $x$ passes on unchanged. The vector that collects the additions on its way through
+# the stack is the **residual stream**.
 
 # %%
 def residual(x, sublayer, norm):
@@ -445,7 +445,7 @@ figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
                         "residual": ["attention", "feed-forward"]},
                        jacobians=["$J_2\\, J_1$", "$(I + J_2)\\,(I + J_1)$"])
 #| caption: Blocks without and with residual connections. Below each block is the derivative of
-#|   its output; J₁ and J₂ belong to its two sublayers.
+#|   its output, from the derivatives J₁ and J₂ of its two sublayers.
 #| label: residual
 
 # %% [raw] slide
@@ -456,13 +456,34 @@ figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
 # What happens to the gradient? Let $J_\ell$ be the **Jacobian** of $f_\ell$: its entry in row $i$, column $j$ says
 # how output $i$ changes with input $j$. The Jacobian of $x$ itself is the identity $I$, so with its residual
 # connection the layer has the Jacobian $I + J_\ell$. The chain rule multiplies these, with the *last* layer on the
-# left:
+# left. For two layers, the product has four terms:
+#
+# $$\frac{\partial x_2}{\partial x_0} = (I + J_2)(I + J_1) = I + J_1 + J_2 + J_2\, J_1$$
+#
+# Each term is a path from $x$ to the output, because at each layer a path goes around the branch or through it:
+
+# %% tags=["hide-input"]
+figures.residual_paths()
+#| caption: The four paths through two residual sublayers (blue). The Jacobian is the sum of
+#|   their terms.
+#| label: residual-paths
+
+# %% [raw] slide
+# ## A sum over paths
+# {figure}
+#
+# Without residual connections, one path is left: through every branch.
+
+# %% [markdown]
+# Without residual connections, only the last path would be left, through every sublayer. With them, $2L$ layers have
+# $2^{2L}$ paths ([@veit2016]):
 #
 # $$\frac{\partial x_{2L}}{\partial x_0} = (I + J_{2L})(I + J_{2L-1}) \cdots (I + J_1)
 # = I + \sum_\ell J_\ell + \sum_{k < \ell} J_\ell\, J_k + \dots$$
 #
-# The first term, the identity, carries the gradient from the top to the bottom without any change. Each other term is
-# a path through one branch or several.
+# The first term, the identity, is the path around all branches. It carries the gradient from the top to the bottom
+# without any change. (Only the Jacobian is such a sum, not $x_{2L}$ itself: $f_2$ need not write for $x_0 + f_1(x_0)$
+# the sum of what it writes for the two.)
 
 # %% tags=["hide-input"]
 torch.manual_seed(0)
@@ -519,7 +540,7 @@ for seed in range(3):
 # ## It explodes
 # {print}
 #
-# A bypass alone is not enough: something must keep the **sizes** in order.
+# Residual connections alone are not enough: something must keep the **sizes** in order.
 #
 # **Now you:** a@deep_stacks, exercise 1
 
@@ -601,7 +622,8 @@ assert max(without) < 0.14 < 0.195 < min(connected)
 # %%
 points = torch.randn(7, 3, generator=torch.Generator().manual_seed(259)) + 0.6       # (7, 3)
 figures.norm_steps(points)
-#| caption: Layer normalisation of vectors with three entries: the projection and the division.
+#| caption: LayerNorm projects vectors with three entries onto a plane, and then brings them
+#|   onto a circle in it.
 
 # %% tags=["hide-input"]
 normalised = F.layer_norm(points, (3,), eps=0.0)          # (7, 3)
@@ -621,8 +643,8 @@ assert torch.allclose(normalised.norm(dim=-1), on_circle, atol=1e-5)
 # vector and discards the mean and the length.** Three properties follow (exactly so if $\varepsilon = 0$):
 #
 # 1. If a vector is multiplied by ten, or 7 is added to each entry, the output stays the same.
-# 2. So steps in these two directions change nothing, and the gradient that comes back to $x$ has no part in them: its
-#    entries sum to zero, and it has no component along $x$.
+# 2. So a step along $x$ or along $(1, \dots, 1)$ changes nothing. The gradient that comes back to $x$ is therefore at
+#    right angles to both: its product with $x$ is zero, and its entries sum to zero.
 # 3. If $x$ is ten times as large, a step of the same length changes the output a tenth as much. So the gradient is
 #    divided by $\sigma$, the size of $x$ without its mean.
 #
@@ -679,7 +701,7 @@ assert abs(x.grad.sum()) < 1e-12 and abs(x.grad @ x / x.norm()) < 1e-6
 # ## Whose mean? LayerNorm or batch normalisation
 # Over the features of a token (LayerNorm), or over all tokens (batch norm).
 #
-# > **Guess first.** May a causal language model use both? Does the past change with the future? Does a sentence depend on the rest of its batch?
+# > **Guess first.** Which may a causal language model use? Does the past change with the future? Does a sentence depend on the rest of its batch?
 
 # %% [markdown]
 # ## LayerNorm or batch normalisation: whose mean?
@@ -695,8 +717,8 @@ figures.mean_axes(["LayerNorm: one token", "batch norm: all sentences"], batch=2
 #| label: mean-axes
 
 # %% [markdown]
-# *Guess:* may a causal language model use both? Two tests decide: does the past change if we change later tokens, and
-# does a sentence change if we change the other sentences of its batch?
+# *Guess:* which may a causal language model use: LayerNorm, batch normalisation, or both? Two tests decide: does the
+# past change if we change later tokens, and does a sentence change if we change the other sentences of its batch?
 
 # %% tags=["hide-input"]
 def two_norms(x):                                       # torch's own; each (batch, n, d)
@@ -821,42 +843,48 @@ figures.block_diagrams({
     "post-norm": ["attention", "norm", "feed-forward", "norm"],
     "pre-norm": ["norm → attention", "norm → feed-forward"],
 })
-#| caption: Post-norm and pre-norm blocks. The thick line is the residual stream.
+#| caption: Post-norm and pre-norm blocks. The thick blue line is the residual stream.
 #| label: norm-placement
 
 # %% [markdown]
-# Follow the thick line, the residual stream. In a post-norm block it passes through every norm, whereas in a pre-norm
-# block the norms are on the branches, so the stream meets nothing but additions.
+# Follow the thick line, the residual stream. In post-norm it passes through every norm, whereas in pre-norm it meets
+# nothing but additions.
 #
 # *Guess:* in which of the two placements does $x$ grow? It begins at a size of 1.4. Is it about 5, 50 or 1,000 after
 # the 48 sublayers of 24 untrained blocks?
 
 # %% tags=["hide-input"]
-flows = {}
+flows, others = {}, {}
 for name, connect in {"no residual": no_residual, "residual": residual,
                       "post-norm": post_norm, "pre-norm": pre_norm}.items():
-    flows[name] = flow(fresh(connect, 24, d=64, final_norm=(name == "pre-norm")))
+    flows[name], *others[name] = [
+        flow(fresh(connect, 24, seed, d=64, final_norm=(name == "pre-norm")))
+        for seed in range(3)]
 stream = []
 loss_of(fresh(pre_norm, 24, d=64, final_norm=True), torch.arange(0, 1000, 30), stream)
 written = [root_mean_square(after - before) for before, after in pairwise(stream)]
 walk = [root_mean_square(stream[0])]
 for size in written:
     walk.append(math.hypot(walk[-1], size))
-figures.flows_and_walk(flows, walk)
+figures.flows_and_walk(flows, walk, others)
 for name, sizes in (("an attention sublayer", written[::2]),
                     ("a feed-forward network", written[1::2])):
     print(f"pre-norm: {name} writes {mean(sizes):.2f} on average")
-#| caption: Untrained stacks of 24 blocks: x goes up, from left to right; its gradient comes
-#|   down, from right to left. The walk has steps as large as pre-norm's branches.
+#| caption: Untrained stacks of 24 blocks: x goes up, its gradient comes down. Thin: two more
+#|   seeds. The walk has steps as large as pre-norm's branches.
 #| label: flows
 
 # %% tags=["hide-input"]
-for name in ("post-norm", "pre-norm"):
-    first, last = flows[name][1][0], flows[name][1][-1]
-    assert 0.2 < first / last < 8, "neither dies nor explodes, at 24 blocks"
-assert flows["no residual"][1][0] < 1e-6 and flows["residual"][1][0] > 1e8
-assert 4 < flows["post-norm"][1][-1] / flows["pre-norm"][1][-1] < 6, "the final norm"
-assert 4.5 < flows["pre-norm"][0][-1] < 5.5 and abs(walk[-1] - 5.1) < 0.3
+for seed in range(3):
+    drawn = {name: [flows[name], *others[name]][seed] for name in flows}
+    kept = {name: gradients[0] / gradients[-1] for name, (_, gradients) in drawn.items()}
+    for name in ("post-norm", "pre-norm"):
+        assert 0.2 < kept[name] < 8, "neither dies nor explodes, at 24 blocks"
+    assert 2e-7 < kept["no residual"] < 2e-6 and kept["residual"] > 1e17
+    top = {name: gradients[-1] for name, (_, gradients) in drawn.items()}
+    assert 4 < top["post-norm"] / top["pre-norm"] < 6, "the final norm"
+    assert 4.5 < drawn["pre-norm"][0][-1] < 5.5
+assert abs(walk[-1] - 5.1) < 0.3
 assert round(mean(written[::2]), 2) == 0.81 and round(mean(written[1::2]), 2) == 0.59
 
 # %% [raw] slide
@@ -869,8 +897,8 @@ assert round(mean(written[::2]), 2) == 0.81 and round(mean(written[1::2]), 2) ==
 
 # %% [markdown]
 # **With norms in either place, nothing vanishes or explodes.** Read the middle panel from right to left. In the stack
-# without residual connections, the gradient loses six powers of ten on its way down. With residual connections alone
-# it gains eighteen.
+# without residual connections, the gradient loses about six powers of ten on its way down. With residual connections
+# alone it gains seventeen or more.
 #
 # In post-norm, every norm brings $x$ back to size one. In pre-norm $x$ grows, but only to 5, because each sublayer
 # reads a vector of size one and adds a vector that is a little smaller. If the additions are independent, they are the
@@ -914,7 +942,8 @@ figures.runs_side_by_side({place: swept[place] for place in ("post-norm", "pre-n
                           "learning rate", "loss after 60 steps\n(nats per letter)",
                           ("letter frequencies alone", frequencies),
                           named_at={"post-norm": {"no warm-up": 3e-3, "warm-up": 1e-2}})
-#| caption: Loss against the learning rate. Each mark is one seed; lines join the medians.
+#| caption: Post-norm fails at learning rates that pre-norm tolerates. Six blocks, three seeds
+#|   at each rate (a mark each; many coincide); lines join the medians.
 
 # %% [raw] slide
 # ## Post-norm fails at rates that pre-norm tolerates
@@ -922,8 +951,8 @@ figures.runs_side_by_side({place: swept[place] for place in ("post-norm", "pre-n
 
 # %% [markdown]
 # **Post-norm fails at learning rates that pre-norm tolerates.** Without a warm-up, post-norm learns at 0.001 and fails
-# at 0.01; at 0.003, two of three seeds already end worse. The warm-up moves this edge up by one step of our grid, a
-# factor of three. Pre-norm learns at every rate, but at 0.1 it, too, learns well only with the warm-up.
+# at 0.01; at 0.003, two of three seeds already end worse than at 0.001. The warm-up moves this edge up by one step of
+# our grid, a factor of three. Pre-norm learns at every rate, but at 0.1 it, too, learns well only with the warm-up.
 #
 # So "post-norm needs a warm-up, and pre-norm does not" is not a law: both depend on the learning rate.
 #
@@ -999,13 +1028,14 @@ for name in ("post-norm", "× 0.2 at the start"):
     guesses = [estimated(spread[0], each) for spread, each in found]
     estimates[name] = {place: [guess[place] for guess in guesses] for place in range(13)}
     ratios[name] = [mean(each) for _, each in found]
-drawn = {f"{name}: mean r = {median(ratios[name]):.1f}": spreads[name] for name in spreads}
-drawn |= {f"estimate, {name}": estimates[name] for name in estimates}
-figures.runs_over(drawn,
-                  "sublayers passed", "token spread after ten steps", log_y=True,
-                  join_seeds=True)
-#| caption: Token spread along post-norm stacks after ten steps at a rate of 0.01. Thin: seeds;
-#|   thick: medians. The estimate divides by √(1 + r²) at each sublayer.
+r = {name: f"r = {median(ratios[name]):.1f}" for name in ratios}
+drawn = {f"{name}, {r[name]}": spreads[name] for name in spreads}
+beside = {f"estimated from {r[name]}": f"{name}, {r[name]}" for name in estimates}
+drawn |= dict(zip(beside, estimates.values(), strict=True))
+figures.runs_over(drawn, "sublayers passed", "token spread after ten steps", log_y=True,
+                  join_seeds=True, beside=beside)
+#| caption: Large branches make the tokens nearly equal. Post-norm stacks after ten steps; r:
+#|   mean branch ratio. Three seeds, a thin line each; thick: medians.
 
 # %% tags=["hide-input"]
 full, at_first = spreads.values()
@@ -1126,8 +1156,8 @@ for name in ("Adam's averages first", "no warm-up", "warm-up"):
 figures.runs_over(drawn, "training steps taken", "mean branch ratio r",
                   level=("as large as x", 1.0), until=("steps of the warm-up", 30),
                   join_seeds=True)
-#| caption: Mean branch ratio of post-norm during training at a rate of 0.01. Thin: seeds;
-#|   thick: medians.
+#| caption: A warm-up keeps the branches of post-norm smaller than x. Rate 0.01; three seeds, a
+#|   thin line each; thick: medians.
 #| label: warm-up
 
 # %% tags=["hide-input"]
@@ -1232,8 +1262,8 @@ grouped = {heading: {short: found[name] for name, short in group.items()}
            for heading, group in groups.items()}
 figures.runs_in_rows(grouped, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
-#| caption: Loss for each branch size at two learning rates, a mark for each seed. Seeds that
-#|   coincide are counted; an arrow is a loss above 4.
+#| caption: Small branches learn at 0.01, but not all at 0.03. Three seeds a row and rate, a
+#|   mark each; coinciding marks are counted; an arrow is a loss above 4.
 #| label: branch-sizes
 
 # %% tags=["hide-input"]
@@ -1467,8 +1497,8 @@ figures.runs_over({place: swept[place]["no warm-up"]
                    for place in ("post-norm", "as printed", "pre-norm")},
                   "learning rate", "loss after 60 steps (nats per letter)", log_x=True,
                   log_y=True, level=("letter frequencies alone", frequencies), level_left=True)
-#| caption: Loss of six blocks without a warm-up against the learning rate: post-norm, pre-norm,
-#|   and the block as a slide prints it.
+#| caption: The block as a slide prints it fails where post-norm fails. Six blocks, no warm-up,
+#|   three seeds (a mark each); lines join the medians.
 
 # %% [raw] slide
 # ## The equation predicted it
@@ -1556,7 +1586,7 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 # Transformer.
 #
 # **Further reading.** *Residual connections*: [+@he2016], figure 1: deeper is worse; [+@he2016identity], on the free
-# path; [+@veit2016], where layers are removed.
+# path; [+@veit2016], on the sum over paths, and on what happens if layers are removed.
 #
 # *Rank collapse*: [+@dong2021], on attention alone, where the spread falls faster still; [+@noci2022], who find that
 # tokens align in deep post-norm stacks before training; [+@he2023], without residual connections or norms, in about

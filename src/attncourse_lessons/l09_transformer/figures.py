@@ -15,7 +15,7 @@ from torch import Tensor
 from attncourse.attention import causal_mask
 from attncourse.decoding import warp_logits
 from attncourse.viz.architectures import transformer_architecture
-from attncourse.viz.diagrams import arrow, box
+from attncourse.viz.diagrams import arrow, box, rgb
 from attncourse.viz.figures import check_shares
 from attncourse.viz.style import (
     AMBER,
@@ -35,6 +35,8 @@ from attncourse.viz.style import (
 )
 
 KINDS = ("encoder", "decoder", "decoder-only", "encoder of 2017")
+# Behind words that stand on the lines of a grid.
+ON_GRID = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 # Which lesson a part of figure 1 was built in.
 BUILT_IN = {
     "embedding": "bottleneck", "positions": "order", "multi-head": "many_heads", "self-attention": "self_attention",
@@ -294,7 +296,7 @@ def budget_curves(loss: Callable[[float, float], float], models: Mapping[str, tu
         above = f",\n{span:.3f} above the lowest" if span > 1e-3 else ""
         right, up, side = ASIDE[i]
         ax.annotate(f"{name}: {paid},\n{ratio}{above}", (n_parameters, at), (right, up), textcoords="offset points",
-                    ha=side, va="center", fontsize=9.5, color=colour,
+                    ha=side, va="center", fontsize=9.5, color=colour, bbox=ON_GRID,
                     arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.8, "shrinkB": 6})  # fmt: skip
         said.append(
             f"{name}, {budget:.1e} FLOPs, {ratio}: {at:.3f} at {n_parameters / 1e9:g} billion parameters, lowest "
@@ -379,14 +381,14 @@ def gains_before_and_after(
         grows, shrinks, lost = moves
         does = lost if after[0] < 0 < before[0] else shrinks if after[0] < before[0] else grows
         moved = f"{does}: {before[0]:.2f} → {after[0]:.2f}".replace("-", "−")
-        ax.text(right + 0.015, y, moved, va="center", fontsize=9.5, color=INK)
+        ax.text(right + 0.015, y, moved, va="center", fontsize=9.5, color=INK, bbox=ON_GRID)
         said.append(f"{name}: {before[0]:.3f} ± {before[1]:.3f} before, {after[0]:.3f} ± {after[1]:.3f} after")
     for words, shade, mark in zip(settings, (GREY, BLUE), "so", strict=True):
         ax.plot([], [], mark, color=shade, linestyle="-", linewidth=2, markersize=7, label=words)
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, frameon=False)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ends = [end for both in rows.values() for gain, half in both for end in (gain - half, gain + half)]
-    ax.set_xlim(min(-0.02, min(ends) - 0.02), 1.6 * max(ends))
+    ax.set_xlim(min(-0.02, min(ends) - 0.02), 1.45 * max(ends))
     ax.set_yticks(range(len(rows)), rows)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color=PALE, linewidth=0.8)
@@ -534,8 +536,9 @@ def _mask(ax: Axes, left: float, top: float, mask: Tensor, cell: float, named: b
 
 def _token(ax: Axes, x: float, y: float, token: str, colour: str, gaps: bool) -> None:
     hidden = token.startswith("[") or (token.startswith("<") and token[1:-1].isdigit())
+    plain = (*rgb(PURPLE), 0.14) if colour == PURPLE else "white"
     ax.add_patch(
-        Rectangle((x, y - 0.28), 0.94, 0.56, facecolor="#f4f4f4" if hidden else "white", edgecolor=colour,
+        Rectangle((x, y - 0.28), 0.94, 0.56, facecolor="#f4f4f4" if hidden else plain, edgecolor=colour,
                   hatch="////" if hidden and gaps else None, linewidth=1.3)
     )  # fmt: skip
     backed = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 0.6} if hidden else None
@@ -566,7 +569,7 @@ def sampling_frame(
     rows = [*tokens, "all others"]
     bars = [[*p[best].tolist(), float(p.index_fill(0, best, 0.0).sum())] for p in (own, after)]
     drawn, ax = figure(6.5, 3.9)
-    hold_still(drawn, left=0.16, right=0.98, bottom=0.13, top=0.9)
+    hold_still(drawn, left=0.2, right=0.98, bottom=0.13, top=0.92)
     ax.barh(range(len(rows)), bars[1], height=0.72, color=BLUE, label="what we sample from")
     ax.barh(range(len(rows)), bars[0], height=0.72, facecolor="none", edgecolor=ORANGE, linewidth=1.6,
             label="the model's own")  # fmt: skip
@@ -578,6 +581,7 @@ def sampling_frame(
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(0, 1.08)
     ax.set_xlabel("probability")
+    ax.set_ylabel("next token")
     ax.legend(loc="center right", frameon=False, fontsize=10)
     ax.grid(axis="x", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)

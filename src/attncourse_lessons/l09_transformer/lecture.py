@@ -19,14 +19,14 @@
 # After this lecture you can
 #
 # * draw the **Transformer** of "Attention is all you need" from memory;
-# * assemble **encoder-only**, **decoder-only** and **encoder–decoder** models from one block, and check with a
-#   **parity test** that your model computes what PyTorch's does;
+# * assemble **encoder-only**, **decoder-only** and **encoder–decoder** models from blocks, and check with a **parity
+#   test** that your model computes what PyTorch's does;
 # * explain **pre-training** with **masked**, **causal** and **span-corruption** objectives, and **fine-tuning**;
 # * count **parameters** and **FLOPs**, and use the rule $C \approx 6ND$;
 # * set **temperature**, **top-k** and **top-p**, and say what a loader of published weights must get right;
 # * judge a claim such as "this change makes the Transformer better".
 #
-# ## Three tasks and one architecture
+# ## Transformer architectures: three stacks for three tasks
 #
 # You have built all the parts. Now we put them together for three tasks: to fill the gaps in a text, to continue a
 # text, and to translate German into English.
@@ -77,7 +77,7 @@ from attncourse_lessons.results import MODIFICATIONS, TRANSLATION, kept_checkpoi
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %% [raw] slide
-# ## Three customers
+# ## Three tasks for a Transformer
 # 1. Texts with *gaps*: fill them.
 # 2. Beginnings of texts: *continue* them.
 # 3. German: *read* it, and *write* English.
@@ -86,12 +86,12 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 
 # %%
 figures.encoder_decoder_stacks()
-#| caption: Three stacks of blocks, and their masks. Blue: self-attention. Orange:
-#|   cross-attention. Hatched: forbidden. The norms on top: as we build it (pre-norm).
+#| caption: The stacks differ in their masks and in cross-attention (orange). Blue:
+#|   self-attention. Hatched: forbidden. Norms on top: as we build it (pre-norm).
 #| label: three-stacks
 
 # %% [raw] slide
-# ## One kind of block serves all three
+# ## Three stacks: encoder-only, decoder-only, encoder–decoder
 # {figure}
 
 # %% [markdown] teaches="figure 1 of the paper"
@@ -130,8 +130,8 @@ figures.figure_1()
 #   below we write $L$, because $N$ will be the number of parameters.
 # * An encoder block has two **sublayers**: multi-head self-attention, which moves information between positions, and
 #   the **position-wise feed-forward network**, which works on each position separately.
-# * A decoder block has cross-attention between these two, with queries from the decoder, and keys and values from the
-#   memory.
+# * A decoder block has cross-attention between these two, with queries (Q) from the decoder, and keys and values (K, V)
+#   from the memory.
 # * Every sublayer has a **residual connection** (grey) around it, and LayerNorm normalises the sum.
 # * At the top, a linear layer computes one **logit** for each token of the vocabulary, and softmax turns the logits
 #   into probabilities.
@@ -146,26 +146,28 @@ figures.figure_1()
 #
 # Why did this model replace recurrent networks? A recurrent layer needs $n$ steps, one after another, whereas in
 # training, self-attention computes all positions at once, in a few large matrix products that suit GPUs. The paper
-# compares systems by training cost (left is cheaper) and BLEU (higher is better):
+# compares systems by training cost in floating-point operations (FLOPs; left is cheaper) and by BLEU, the agreement
+# with human translations (higher is better):
 
 # %% tags=["hide-input"]
 panels = {}
 for pair, title in {"en-de": "English to German", "en-fr": "English to French"}.items():
     panels[title] = {
-        row.model + " ensemble" * row.ensemble: (row.flops[pair], row.bleu[pair])
+        row.model + "\nensemble" * row.ensemble: (row.flops[pair], row.bleu[pair])
         for row in TRANSLATION if pair in row.flops
     }
 viz.labelled_points(
     panels, x_name="training cost (FLOPs)", y_name="BLEU, newstest2014",
     sides={
-        "MoE": "left", "GNMT + RL": "lower",
-        "ConvS2S ensemble": "above", "GNMT + RL ensemble": "below",
-        "Deep-Att + PosUnk ensemble": "below",
+        "MoE": "left", "GNMT + RL": "left",
+        "ConvS2S\nensemble": "above", "GNMT + RL\nensemble": "lower",
+        "Deep-Att + PosUnk\nensemble": "below",
     },
+    hollow={name for points in panels.values() for name in points if "ensemble" in name},
     room=6,
 )
 #| caption: Table 2 of the paper (arXiv version 5); its costs are estimates. Squares: the
-#|   Transformer. Ensemble: several models together. The BLEU axes do not begin at 0.
+#|   Transformer. Hollow: several models together. The BLEU axes do not begin at 0.
 
 # %% tags=["hide-input"]
 german, french = panels.values()
@@ -196,8 +198,8 @@ for points in (german, french):
 # was, at less than a quarter of the cheapest rival's cost. By the 41.0 of the paper's section 6.1, two ensembles were
 # better.
 #
-# **A common mistake: a table copied with a slip.** Slides of two courses show this table as "great results with
-# Transformers", but without the Transformer's rows.</details>
+# **A common mistake: a table copied with a slip.** The slides of *CSE 576* and of *Parametric Language Modeling* show
+# this table as "great results with Transformers", but without the Transformer's rows.</details>
 
 # %% [markdown] teaches="encoder, decoder and encoder–decoder, assembled @ The encoder block"
 # ## The encoder block in two lines, and the decoder block in three
@@ -319,8 +321,8 @@ print("reads   ", longer[0, :-1].tolist(), "\npredicts", longer[0, 1:].tolist())
 # ## The whole Transformer, checked by a parity test
 #
 # Blocks, embeddings and the output layer make the whole model. As in the paper, one table of vectors serves both
-# languages. Unlike the paper's, our model has learned positions, a separate output matrix, and neither dropout nor the
-# embeddings' factor $\sqrt d$.
+# languages. Unlike the paper's, our model has learned positions, a separate output matrix, no dropout, and no factor
+# $\sqrt d$ on the embeddings.
 
 # %%
 class Transformer(nn.Module):
@@ -512,8 +514,8 @@ for name in ("no mask", "correct"):
         block.attention(block.norm_1(x), causal=(name == "correct"), weights=looks)
     tables[name] = read, torch.cat(looks, dim=1).detach().mean(dim=(0, 1))    # (n_query, n_key)
 viz.weight_tables(tables, numbers=True, digits=2, allowed={"correct": causal_mask(6)})
-#| caption: Self-attention weights of the decoder without a mask and of the correct decoder,
-#|   means over texts, heads and seeds. Hatched: forbidden by the causal mask.
+#| caption: Without a mask, queries attend to their answers, one place to the right. Means over
+#|   texts, heads and seeds. Hatched: forbidden by the causal mask.
 
 # %% tags=["hide-input"]
 leak = tables["no mask"][1]
@@ -605,8 +607,8 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 # The rule leaves out the products that have no parameters: the attention scores and the averages of values.
 #
 # <details><summary>What about the embedding, and models with two stacks?</summary>The embedding is a look-up, without
-# multiplications. A tied table costs its FLOPs once, as the output layer. In an encoder–decoder, count each stack with
-# its own tokens, and $W_K$ and $W_V$ of cross-attention with the source's.</details>
+# multiplications. A table that is also the output matrix costs its FLOPs once, there. In an encoder–decoder, count each
+# stack with its own tokens, and $W_K$ and $W_V$ of cross-attention with the source's.</details>
 #
 # GPT-3 was trained on 300 billion tokens, and its paper, which uses the same rule, reports 3.14 · 10²³ FLOPs. How far
 # is the rule from a full count of all matrix products?
@@ -665,8 +667,8 @@ def predicted_loss(n_parameters, n_tokens):
 
 giants = {"GPT-3": (175e9, 300e9), "Gopher": (280e9, 300e9), "Chinchilla": (70e9, 1.4e12)}
 figures.budget_curves(predicted_loss, giants)
-#| caption: Predicted loss for three budgets (isoFLOP curves), in multiples of Chinchilla's.
-#|   Filled: as trained. Open: the lowest loss. The y axis does not begin at 0.
+#| caption: Predicted loss, a curve for each budget (isoFLOP), given in multiples of
+#|   Chinchilla's. Filled: as trained. Open: lowest. The y axis does not begin at 0.
 #| label: budget-curves
 
 # %% tags=["hide-input"]
@@ -730,8 +732,8 @@ assert 70 * 1400 / (175 * 300) > 1.85 and 70 * 1400 / (280 * 300) < 1.2, "the bu
 
 # %%
 figures.pretraining_objectives()
-#| caption: Pre-training objectives, and their masks. LM: language modelling. Frame: grey, read;
-#|   purple, predicted. Grey fill: sentinel. Hatched: hidden, or forbidden.
+#| caption: Pre-training objectives and their masks. LM: language modelling. Purple frames:
+#|   predicted. Grey fill: sentinel. Hatched: hidden, or forbidden.
 #| label: objectives
 
 # %% [raw] slide
@@ -762,7 +764,8 @@ figures.pretraining_objectives()
 # ## Three architectures: encoder-only, decoder-only, encoder–decoder
 #
 # The masked objective predicts only 15 % of the tokens in each pass. In return, each prediction uses both sides: in
-# *two ____ and five*, the words after the gap rule out most of what could follow *two*. But the encoder cannot write.
+# *two ____ and five*, the words after the gap rule out most of what could follow *two*. But an encoder-only model has
+# no causal mask, so it is no left-to-right generator of text.
 
 # %% [raw] slide
 # ## Three architectures
@@ -842,8 +845,8 @@ assert first == request[-1] and counted.count("yes") == len(answer)
 # We compare three language models by their loss on Python modules that none of them has seen. The first is a small
 # Llama, trained here for 100 steps on the docstrings of Python's standard library. The second, a **kept checkpoint** of
 # the same shape, was trained for longer and on more docstrings. The third is a 5-gram counter ([lecture
-# @bottleneck](@bottleneck)) of the checkpoint's texts. *Guess first:* which has the lowest loss? Knowing nothing costs
-# ln 2,048 = 7.62 nats per token.
+# @bottleneck](@bottleneck)) of the checkpoint's texts. *Guess first:* which has the lowest loss? Knowing nothing of
+# 2,048 tokens costs ln 2,048 = 7.62 nats per token.
 
 # %% tags=["hide-input"]
 corpus, folder = docstrings(), kept_checkpoint("writer")
@@ -1051,7 +1054,7 @@ assert moved[1] < 0.001 < moved[2] < 0.02 < 0.2 < moved[3] < 0.7
 # |---|---|---|---|
 # | norm | LayerNorm | RMSNorm: no mean is subtracted | [@deep_stacks](@deep_stacks) |
 # | feed-forward network | ReLU | SwiGLU: a gate | here |
-# | positions | sinusoids, added once | rotary embedding (RoPE), in every attention | [@order](@order) |
+# | positions | sinusoids, added once (GPT-2: learned) | rotary embedding (RoPE), in every attention | [@order](@order) |
 # | heads | own keys and values | groups share them (GQA; larger Llama 2, Llama 3) | [@many_heads](@many_heads) |
 # | biases (feed-forward network), dropout | yes | none | here |
 # | output matrix | tied to the embedding | separate (tied in some small models) | here |
@@ -1283,17 +1286,17 @@ assert max(abs(share) for name, share in more.items() if name != "untied output"
 #   raises the loss at first, and makes no difference in the end.
 # * **Loss and usefulness need not rank alike.** Twice the layers raise the loss in both studies. But in theirs hardly
 #   any of the difference is left at the end of training, and the deeper model does *better* on the tasks that follow.
+# * **A gain depends on its baseline.** RoPE gains 0.15 over sinusoids, but 0.10 over learned positions, which it
+#   replaced in many language models after GPT-3. [Two larger models](https://blog.eleuther.ai/rotary-embeddings/) gained
+#   0.05 and 0.07 by this replacement.
 # * **One learning rate for all is not fair.** Post-norm, which is off the scale, loses 1.52 nats at our learning rate,
 #   but only 0.11 at a third of it.
 #
-# <details><summary>How much of RoPE's gain is due to the baseline?</summary>RoPE's 0.15 is over sinusoids; over learned
-# positions it is 0.10. [EleutherAI compared](https://blog.eleuther.ai/rotary-embeddings/) RoPE with learned positions
-# in two larger models, where it gained 0.05 and 0.07.</details>
-#
 # <details><summary>Copies of their table</summary>
 #
-# **A common mistake: a table copied with a slip.** Some slides show it with <i>ReLU</i> where it has <i>GeLU</i>, and
-# with <i>Resnet</i> or <i>Resero</i> for <i>Rezero</i>, a residual path that starts at zero.</details>
+# **A common mistake: a table copied with a slip.** The slides of *Foundations of NLP* and of *CSE5321* show it with
+# <i>ReLU</i> where it has <i>GeLU</i>, and with <i>Resnet</i> or <i>Resero</i> for <i>Rezero</i>, a residual path that
+# starts at zero.</details>
 #
 # ## Testing explanations: rotary embeddings, untied output
 #
@@ -1302,7 +1305,8 @@ assert max(abs(share) for name, share in more.items() if name != "untied output"
 # 1. *RoPE gains because sinusoids disturb the baseline early in training.* Then the gain should shrink with more steps,
 #    and a model without positions should gain about as much.
 # 2. *The untied output gains because the tied baseline begins with the echo, and 300 steps are too few to unlearn it.*
-#    Then this gain, too, should shrink with more steps, and after 100 of the 300 steps the echo should still be strong.
+#    Then this gain, too, should shrink with more steps, and after 100 of the 300 steps the echo should still be strong,
+#    which we take to mean: at half of the places or more.
 #
 # *Which guess do you believe?* The figure compares the gains after four times as many steps.
 
@@ -1365,7 +1369,7 @@ for steps, rope, none in ((300, run, run), (1200, found["longer"], found["no_pos
 figures.gains_before_and_after(
     pairs_of_bars, ("300 steps", "1,200 steps"), ("grows", "shrinks", "turns negative")
 )
-#| caption: Gain over the baseline after 300 steps and after 1,200, with 95 % intervals.
+#| caption: With more steps only RoPE's gain over the baseline grows. Bars: 95 % intervals.
 
 # %% tags=["hide-input"]
 assert here[output][0] > 1.4 * longer[output][0] > 0, "gains less than before"
@@ -1374,7 +1378,7 @@ assert here["no positions"][0] > 0 > bare["no positions"][0] + bare["no position
 leads = [f"{gain:.2f} ± {half:.2f}" for gain, half in ahead.values()]
 assert leads == ["0.10 ± 0.03", "0.42 ± 0.03"]
 first, _, late = (statistics.mean(shares) for shares in zip(*echoes, strict=True))
-assert first > 0.7 and late < 0.2 and max(shares[2] for shares in echoes) < 0.3
+assert first > 0.7 and late < 0.2 and max(shares[2] for shares in echoes) < 0.3 < 1 / 2
 
 # %% [raw] slide
 # ## Two explanations, tested
@@ -1391,19 +1395,20 @@ assert first > 0.7 and late < 0.2 and max(shares[2] for shares in echoes) < 0.3
 #
 # | guess | it predicts | result |
 # |---|---|---|
-# | 1. sinusoids disturb | RoPE's gain shrinks | refuted: it grows, 0.15 → 0.38 |
-# | | without positions, the gain is about as large | refuted: RoPE is ahead by 0.10 ± 0.03, later by 0.42 ± 0.03 |
+# | 1. sinusoids disturb | RoPE's gain shrinks | failed: it grows, 0.15 → 0.38 |
+# | | without positions, the gain is about as large | failed: RoPE is ahead by 0.10 ± 0.03, later by 0.42 ± 0.03 |
 # | 2. echo | the untied output's gain shrinks | passed: 0.14 → 0.06 |
-# | | the echo is still strong after 100 steps | refuted: little is left, 7 % of places |
+# | | after 100 steps the echo is at half of the places or more | failed: at 7 % |
 #
-# Something of guess 1 remains: without positions, the model gains 0.05 after 300 steps, a third of RoPE's gain. After
-# 1,200 steps it loses 0.04.
+# Something of both guesses remains. Without positions, the model gains 0.05 after 300 steps, a third of RoPE's gain,
+# though after 1,200 steps it loses 0.04. And an echo that is gone may already have cost steps.
 #
-# **An explanation that comes after the result is a guess until it passes a test that could have refuted it.**
+# **An explanation that comes after the result is a guess until it passes a test that could have refuted it.** The
+# test's threshold belongs before its result, too.
 #
 # <details><summary>So why does the untied output gain?</summary>Perhaps the echo costs the tied model its first steps,
-# or perhaps the 18 % more parameters help. To tell these apart, train, with RoPE, a tied model without the factor
-# $\sqrt d$, which has no echo, and an untied one of equal size.</details>
+# or the 18 % more parameters help. To tell these apart, train, with RoPE, a tied model without the factor $\sqrt d$,
+# which has no echo, and an untied one of equal size.</details>
 #
 # ## A gain as a factor: how many times the steps?
 #
@@ -1419,8 +1424,8 @@ factors = figures.worth_in_steps(both["baseline"], both["RoPE"], "RoPE")
 fall = at[300]["baseline"]["mean"] - at[1200]["baseline"]["mean"]
 four = here["Llama's four"][0]
 print(f"Llama's four, after 300 steps: {4 ** (four / fall):.1f} times the steps")
-#| caption: Test loss of the baseline and of RoPE. Marks: the ends of single runs; between their
-#|   means we assume a straight line. Dashed: no run is longer.
+#| caption: How many times RoPE's steps the baseline needs. Marks: the ends of single runs;
+#|   between their means we assume a straight line. Dashed: no run is longer.
 #| label: gain-as-factor
 
 # %% tags=["hide-input"]

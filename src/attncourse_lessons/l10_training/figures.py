@@ -31,32 +31,32 @@ from attncourse.viz.style import (
 
 PALE_BLUE = WEIGHTS(0.25)
 BAND = "#f0f0f0"  # behind what belongs together
+LATE = "#fcf2eb"  # behind the time that a prediction left out
 
 
-def run_curve(seconds: Sequence[float], losses: Sequence[float], predicted: float, first: str = "") -> None:
-    """A run's loss against its seconds, a point for each look; where it was to end, and where it did.
-
-    `first` is written at the first point instead of its loss, to its right.
-    """
-    drawn, ax = figure(7.2, 3.0)
-    ax.plot(seconds, losses, "o-", color=BLUE, linewidth=1.8, markersize=5)
-    high, end = 1.2 * max(losses), seconds[-1]
-    if first:
-        ax.text(seconds[0] + 0.02 * end, losses[0], first, ha="left", va="bottom", fontsize=10, color=GREY,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
-    for at, ha in ((-1, "right"),) if first else ((0, "left"), (-1, "right")):
-        ax.text(seconds[at], losses[at] + 0.05 * high, f"{losses[at]:.1f}", ha=ha, va="bottom", fontsize=10, color=INK)
-    for x, words, ha, shift in ((predicted, f"predicted end: {predicted:g} s", "left", 0.015),
-                                (end, f"measured end: {end:.0f} s", "right", -0.015)):  # fmt: skip
-        ax.axvline(x, color=ORANGE, linewidth=1.6, linestyle="--")
-        ax.text(x + shift * end, 0.06 * high, words, ha=ha, va="bottom", fontsize=10, color=ORANGE,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
-    ax.set_xlim(0, 1.06 * end)
+def run_curve(seconds: Sequence[float], losses: Sequence[float], predicted: float) -> None:
+    """A run's loss against its seconds, a point and its loss for each look; where it was to end, and where it did."""
+    drawn, ax = figure(7.2, 3.2)
+    high, end = 1.35 * max(losses), seconds[-1]
+    ax.axvspan(predicted, end, color=LATE, linewidth=0, zorder=0)
+    ax.plot(seconds, losses, "o-", color=BLUE, linewidth=2, markersize=6)
+    for x, loss in zip(seconds, losses, strict=True):
+        last = x == end                                             # beside the line at the end, not on it
+        ax.text(x - 0.01 * end * last, loss + 0.045 * high, f"{loss:.1f}", ha="right" if last else "center",
+                va="bottom", fontsize=10, color=BLUE)  # fmt: skip
+    for x, words, ha in ((predicted, f"predicted end: {predicted:g} s", "left"),
+                         (end, f"measured end: {end:.0f} s", "right")):  # fmt: skip
+        ax.axvline(x, color=ORANGE, linewidth=1.8, linestyle="--" if x == predicted else "-", zorder=1)
+        ax.text(x, 1.03 * high, words, ha=ha, va="bottom", fontsize=10.5, color=ORANGE)
+    arrow(ax, (predicted, 0.9 * high), (end, 0.9 * high), colour=ORANGE, width=1.6, both=True)
+    ax.text((predicted + end) / 2, 0.92 * high, f"{end - predicted:.0f} s longer", ha="center", va="bottom",
+            fontsize=11, color=INK)  # fmt: skip
+    ax.set_xlim(0, 1.05 * end)
     ax.set_ylim(0, high)
     _axes(ax, "seconds of training", "validation loss\n(nats per token)")
+    ax.set_yticks(range(0, ceil(max(losses)) + 1, 2))
     looks = ", ".join(f"{loss:.1f} at {at:.0f} s" for at, loss in zip(seconds, losses, strict=True))
-    note = f' Beside the first point stands "{first}".'.replace("\n", " ") if first else ""
-    show(drawn, f"A run's loss against its seconds: {looks}.{note} The end was predicted at {predicted:g} s.")
+    show(drawn, f"A run's loss against its seconds: {looks}. The end was predicted at {predicted:g} s.")
 
 
 def pieces_frame(words: Mapping[str, Sequence[str]], title: str = "") -> tuple[Figure, str]:
@@ -449,43 +449,43 @@ def _power_of_ten(number: float) -> str:
 def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[float, float]]) -> None:
     """What chips can do at most, {name: (FLOP/s, bytes/s)}, and where work lies on it, {name: (FLOPs, bytes)}.
 
-    Each chip is a slope, memory-bound, and a flat roof, compute-bound; a piece of work is an upright line at its FLOPs
-    per byte, with a point on every roof: the most that it can reach there. The names stand below the roofs, where the
-    axis bears no numbers, each at the foot of its line and on three steps, so that none runs into the next.
+    Each chip is a slope, memory-bound, and a flat roof, compute-bound. A piece of work is an upright line at its FLOPs
+    per byte with a point on every roof: the most that it can reach there. The last chip is drawn as the one in
+    question: its line is thick, the colours behind it change at its corner, and each piece of work is named above its
+    slope, with the share of its peak that the work can reach.
     """
     drawn, ax = figure(7.8, 4.6)
     intensities = {name: flops / moved for name, (flops, moved) in work.items()}
-    corners = [peak / bandwidth for peak, bandwidth in chips.values()]
-    low, high = min(intensities.values()) / 2, 10 * max(*intensities.values(), *corners)
-    ax.axvspan(low, min(corners), color="#f0f6fa", linewidth=0, zorder=0)
-    ax.axvspan(max(corners), high, color="#fcf2eb", linewidth=0, zorder=0)
-    for i, (name, (peak, bandwidth)) in enumerate(chips.items()):
-        style = line_style(i) | {"marker": ""}
-        corner = peak / bandwidth
-        ax.plot([low, corner, high], [low * bandwidth, peak, peak], **style)
-        reached = [min(peak, intensity * bandwidth) for intensity in intensities.values()]
-        ax.scatter(list(intensities.values()), reached, s=26, color=style["color"], zorder=5)
-        ax.text(1.15 * high, peak, name, color=style["color"], va="center", fontsize=10.5)
-    slowest = low * min(bandwidth for _, bandwidth in chips.values())
-    floor, top = slowest / 20, 8 * max(peak for peak, _ in chips.values())
-    together: dict[str, list[str]] = {}                             # {FLOPs per byte, as written: names}
+    *_, (shown, (peak, bandwidth)) = chips.items()
+    corner, highest = peak / bandwidth, max(top for top, _ in chips.values())
+    low, high = min(intensities.values()) / 32, 15 * max(*intensities.values(), corner)
+    ax.axvspan(low, corner, color="#f0f6fa", linewidth=0, zorder=0)
+    ax.axvspan(corner, high, color="#fcf2eb", linewidth=0, zorder=0)
+    floor = 0.25 * min(intensities.values()) * min(speed for _, speed in chips.values())
+    for i, (name, (top, speed)) in enumerate(chips.items()):
+        last = i == len(chips) - 1
+        colour = BLUE if last else GREY
+        ax.plot([low, top / speed, high], [low * speed, top, top], color=colour, linewidth=3 if last else 1.3,
+                linestyle="-" if last else ("--", "-.")[i % 2], zorder=3)  # fmt: skip
+        reached = [min(top, intensity * speed) for intensity in intensities.values()]
+        ax.scatter(list(intensities.values()), reached, s=44 if last else 18, color=colour, zorder=5)
+        ax.text(1.15 * high, top, name, color=colour, va="center", fontsize=11 if last else 10,
+                weight="bold" if last else "normal")  # fmt: skip
+    above = 0.0
     for name, intensity in sorted(intensities.items(), key=lambda item: item[1]):
-        together.setdefault(f"{intensity:.2g}" if intensity < 100 else f"{intensity:.0f}", []).append(name)
-    for i, (written, names) in enumerate(together.items()):
-        foot, intensity = floor * 10 ** (0.2 + 0.32 * (i % 3)), intensities[names[-1]]
-        highest = max(min(peak, intensity * bandwidth) for peak, bandwidth in chips.values())
-        ax.plot([intensity, intensity], [foot, highest], color=GREY, linewidth=1, linestyle=":", zorder=1)
-        ax.text(1.08 * intensity, foot, f"{'; '.join(names)}: {written}", ha="left", va="center", fontsize=9.5,
-                color=INK)  # fmt: skip
-    sides = ((min(corners) / 1.3, "memory-bound", "right"), (1.1 * max(corners), "compute-bound", "left"))
-    for x, words, side in sides:
-        ax.text(x, top / 1.5, words, ha=side, va="top", fontsize=10.5, color=INK)
+        y = min(peak, intensity * bandwidth)
+        ax.plot([intensity, intensity], [floor, y], color=GREY, linewidth=0.9, linestyle=":", zorder=1)
+        above = max(1.25 * y, 2 * above)                                # a name stands above the one before it
+        share = _percent(min(1, y / peak)) + f" of the {shown}'s peak" * (intensity == max(intensities.values()))
+        ax.text(0.93 * intensity, above, f"{name}: {share}", ha="right", va="bottom", fontsize=10, color=INK,
+                bbox={"facecolor": "#f0f6fa", "edgecolor": "none", "pad": 0.5})  # fmt: skip
+    for x, words, side in ((corner / 1.15, "memory-bound", "right"), (1.15 * corner, "compute-bound", "left")):
+        ax.text(x, 7 * highest, words, ha=side, va="center", fontsize=11, color=INK)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(low, high)
-    ax.set_yticks([10.0**power for power in range(ceil(log10(slowest)), int(log10(top)) + 1)])
+    ax.set_ylim(floor, 12 * highest)
     ax.yaxis.set_minor_locator(NullLocator())
-    ax.set_ylim(floor, top)
     _axes(ax, "arithmetic intensity (FLOPs per byte moved)", "attainable FLOP/s")
     roofs = "; ".join(f"{name} rises to {peak:.3g} FLOP/s at {peak / bandwidth:.0f} FLOPs per byte"
                       for name, (peak, bandwidth) in chips.items())  # fmt: skip
@@ -552,60 +552,56 @@ def memory_bars(
 def step_times(rows: Mapping[str, tuple[float, float | None]], forecasts: Collection[str] = ()) -> None:
     """Milliseconds of a step, {row: (all of it, while the GPU is busy, or None where that is not known)}, lying.
 
-    What was measured is filled, and a part is named in its bar where the words have room. A forecast is an outline.
+    What was measured is filled, and its parts are named in the bar. A forecast is an outline; its busy time stands
+    beside it where it is not the whole.
     """
-    drawn, ax = figure(7.6, 1.0 + 0.36 * len(rows))
+    drawn, ax = figure(7.8, 1.0 + 0.5 * len(rows))
     longest = max(total for total, _ in rows.values())
     said = []
     for y, (row, (total, busy)) in enumerate(rows.items()):
-        end = f"{total:.1f}" if total < 10 else f"{total:.0f}"
-        if row in forecasts:
-            ax.barh(y, total, 0.66, color=PALE_BLUE, edgecolor=BLUE, linewidth=1.4, linestyle="--")
-            end += f" (GPU busy {busy:.1f})" if busy != total else ""
-            parts = []
+        end = f"{total:.1f} ms" if total < 10 else f"{total:.0f} ms"
+        forecast = row in forecasts
+        ax.barh(y, total, 0.66, color="white" if forecast else BAND, edgecolor=BLUE if forecast else GREY,
+                linewidth=1.4, linestyle="--" if forecast else "-")  # fmt: skip
+        waits = total - (busy or 0)
+        if busy is not None and not forecast:
+            ax.barh(y, busy, 0.66, color=BLUE, edgecolor=BLUE, linewidth=1.4)
+            ax.text(busy / 2, y, f"GPU busy: {busy:.0f}", ha="center", va="center", fontsize=9.5, color="white")
+            ax.text(busy + waits / 2, y, "GPU waits", ha="center", va="center", fontsize=9.5, color=INK)
         elif busy is None:
-            parts = [("busy time not measured", total, GREY, "")]
-        else:
-            parts = [("GPU busy", busy, BLUE, ""), ("GPU waits", total - busy, ORANGE, "////")]
-        x = 0.0
-        for name, width, colour, hatch in parts:
-            ax.barh(y, width, 0.66, left=x, color=colour, hatch=hatch, edgecolor="white")
-            if width > 0.15 * longest:
-                ax.text(x + width / 2, y, name, ha="center", va="center", fontsize=9.5, color=INK,
-                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})  # fmt: skip
-            x += width
-        ax.text(total + 0.012 * longest, y, end, ha="left", va="center", fontsize=10, color=INK)
+            ax.text(total / 2, y, "busy time not measured", ha="center", va="center", fontsize=9.5, color=INK)
+        elif busy < total:
+            end += f" (GPU busy: {busy:.1f})"
+        ax.text(total + 0.012 * longest, y, end, ha="left", va="center", fontsize=10.5, color=INK)
         said.append(f"{row}: {total:.1f}" + ("" if busy is None else f", GPU busy {busy:.1f}"))
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xlim(0, 1.08 * longest)
+    ax.set_xlim(0, 1.13 * longest)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("milliseconds per step")
     show(drawn, f"Milliseconds of a training step. {'; '.join(said)}.")
 
 
 def class_shares(shares: Mapping[str, Mapping[str, float]]) -> None:
-    """The share of each class of operations, of several amounts, {amount: {class: how much}}: a bar for each, lying."""
-    drawn, ax = figure(7.6, 3.4)
+    """The share of each class of operations, of several amounts, {amount: {class: how much}}: a panel for each."""
+    drawn, _ = figure(9.0, 2.9, columns=len(shares))
     classes = list(next(iter(shares.values())))
-    high = 0.8 / len(shares)
     said = []
-    for i, (what, amounts) in enumerate(shares.items()):
+    for i, (ax, (what, amounts)) in enumerate(zip(drawn.axes, shares.items(), strict=True)):
         parts = [100 * amounts[kind] / sum(amounts.values()) for kind in classes]
-        places = [row + (i - (len(shares) - 1) / 2) * high for row in range(len(classes))]
-        ax.barh(places, parts, 0.92 * high, color=SERIES[i], hatch=HATCHES[i], edgecolor="white")
-        for row, (y, part) in enumerate(zip(places, parts, strict=True)):
-            words = f"{part:.0f}%" if part >= 1 else "< 1%"
-            ax.text(part + 1, y, words if row else f"{words} of the {what}", ha="left", va="center", fontsize=9.5,
+        ax.barh(range(len(classes)), parts, 0.7, color=SERIES[i])
+        for row, part in enumerate(parts):
+            ax.text(part + 2, row, f"{part:.0f}%" if part >= 1 else "< 1%", ha="left", va="center", fontsize=10,
                     color=INK)  # fmt: skip
+        ax.set_title(what, color=SERIES[i], fontsize=11, loc="left")
+        ax.set_yticks(range(len(classes)), [""] * len(classes) if i else classes)
+        ax.set_ylim(len(classes) - 0.5, -0.5)
+        ax.set_xlim(0, 128)
+        ax.set_xticks([])
+        ax.tick_params(axis="y", length=0)
+        ax.spines[["bottom"]].set_visible(False)
         listed = ", ".join(f"{kind} {part:.1f}%" for kind, part in zip(classes, parts, strict=True))
         said.append(f"{what}: {listed}")
-    ax.set_yticks(range(len(classes)), classes)
-    ax.set_ylim(len(classes) - 0.5, -0.5)
-    ax.set_xlim(0, 128)
-    ax.set_xticks(range(0, 101, 20))
-    ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("share of the step's total (%)")
     show(drawn, f"Shares of a training step by class of operations. {'; '.join(said)}.")
 
 

@@ -17,7 +17,8 @@
 # * turn two files of sentences into batches that hold at most a fixed number of **tokens**;
 # * write the **training loop** of an encoder–decoder, and say what each line is for;
 # * explain **label smoothing**, **AdamW**, **warm-up** and **gradient clipping**, and find a learning rate by a sweep;
-# * predict a step's time and memory on a GPU from a data sheet, and explain why a measurement differs;
+# * predict a step's time and memory on a GPU from a data sheet, profile a step, and explain why a measurement
+#   differs;
 # * train in 16 bits, on one GPU or several, and show that the gradient is still correct;
 # * stop a run and resume it **exactly**.
 #
@@ -39,6 +40,7 @@ except ModuleNotFoundError:
 
 import inspect
 import math
+import os
 import random
 import subprocess
 import sys
@@ -54,6 +56,7 @@ from statistics import median
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
@@ -75,16 +78,16 @@ from attncourse.transformer import EncoderDecoder, TransformerConfig
 from attncourse_lessons import results
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler need not tell that it starts and stops
 
 # %% tags=["hide-input"]
 kept_run = results.measured("training_gpu_de_en")         # one run, one seed, on an H200
 looks = kept_run["curve"]                                 # the validation set, every 300 steps
-figures.run_curve([at["seconds"] for at in looks], [at["loss"] for at in looks], predicted=5,
-                  first="6.2: the average is still\n55 % random start")
-assert round(looks[0]["loss"], 1) == 6.2 and round(100 * 0.998**300) == 55
+figures.run_curve([at["seconds"] for at in looks], [at["loss"] for at in looks], predicted=5)
+assert round(100 * 0.998**300) == 55 and round(kept_run["training_seconds"] - 5) == 81
 assert looks[-1]["seconds"] == kept_run["training_seconds"]
-#| caption: Measured on one H200: plain validation loss every 300 steps, of weights averaged
-#|   over the run (see Going further), against seconds of training.
+#| caption: Measured on one H200: the run ended 81 s later than predicted. Points: validation
+#|   loss every 300 steps, of weights averaged over the run (see Going further).
 #| label: kept-run
 
 # %% [raw] slide
@@ -403,7 +406,7 @@ def train_loop(model, batches, lr_at, precision="float32"):
             group["lr"] = lr_at(step)                                       #   the schedule
         scaler.step(optimizer)                                              # 6 AdamW
         scaler.update()
-        optimizer.zero_grad()                                               #   else they add up
+        optimizer.zero_grad()
         losses.append(loss.detach())              # no .item() here: it would wait for the GPU
     return torch.stack(losses).tolist()
 
@@ -419,11 +422,10 @@ def train_loop(model, batches, lr_at, precision="float32"):
 # | `zero_grad` | clear the gradient, because `backward` **adds** to it |
 
 # %% [markdown]
-# *Guess:* what goes wrong if `clip_grad_norm_` stands above `unscale_`, or if `zero_grad` is forgotten?
-# <details><summary>Answer</summary>Before <code>unscale_</code>, the gradient in fp16 is multiplied by 65,536 at first,
-# so clipping would shorten nearly <i>every</i> gradient, not only the outliers. And <code>backward</code>
-# <i>adds</i> to the gradient that is there, so without <code>zero_grad</code> each step would also use what earlier
-# steps have left.</details>
+# *Guess:* what goes wrong if `zero_grad` is forgotten, or if it stands directly below `backward`?
+# <details><summary>Answer</summary><code>backward</code> <i>adds</i> to the gradient that is there, so without
+# <code>zero_grad</code> each step would also use what earlier steps have left. Directly below <code>backward</code>, it
+# would delete the gradient before AdamW uses it, so no weight would move.</details>
 #
 # Is the loop correct? **Make two checks before any long run.** The first loss should be near $\ln V$, the loss of a
 # model that gives all tokens the same probability: here $\ln 112 = 4.7$. And on *one* batch, repeated, the loss should
@@ -506,6 +508,9 @@ assert min(free) > 0.5 and max(cut) < 0.2
 v_now, v_late = 0.98 * (1 - 0.98**50) + 0.02 * 100**2, 0.02 * 100**2 * 0.98**49 + (1 - 0.98**99)
 root, late = math.sqrt(v_now / (1 - 0.98**51)), math.sqrt(v_late / (1 - 0.98**100))
 assert round(root) == 18 and round(late) == 9
+# its share of m (β₁ = 0.9) stays above twice the noise there for 29 steps
+noise_in_m = 0.1 / math.sqrt(1 - 0.9**2)
+assert 0.1 * 100 * 0.9**29 > 2 * noise_in_m > 0.1 * 100 * 0.9**30
 
 # %% [markdown]
 # **The single outlier moves θ by 100 · η = 1**, and fifty steps later θ is still far from 0. Clipping prevents that.
@@ -804,7 +809,10 @@ print(f"the small gradient in fp16, scaled and unscaled: {scaled.float() / scale
 # %% [markdown]
 # **fp16 loses range:** the large score becomes infinity, and the small gradient zero. **Loss scaling**
 # ([@micikevicius2018]) saves the gradients: multiply the loss, and so all gradients, by a large number, and divide the
-# gradients by it in 32 bits before the step. If something overflowed, skip the step and lower the scale.
+# gradients by it in 32 bits before the step. If something overflowed, skip the step and lower the scale. *Guess:* what
+# goes wrong if `clip_grad_norm_` stands above `unscale_` in the training loop?
+# <details><summary>Answer</summary>There the gradient is still multiplied by the scale, at first 65,536, so clipping
+# would shorten nearly <i>every</i> gradient, not only the outliers.</details>
 #
 # **bf16 loses digits:** its seven bits of fraction round 1 + 1/512 to 1. But it has the range of float32 and needs no
 # scaling, so use it where the hardware has it. *Guess:* if you start at 1 in bf16 and subtract 0.001 a thousand times,
@@ -851,8 +859,8 @@ for name, chip in CHIPS.items():
 # Which of the two is slower depends on the **arithmetic intensity**, the FLOPs per byte moved. A product of $(m, k)$
 # and $(k, n)$ in 16 bits, for example, has $2mkn$ FLOPs and moves $2(mk + kn + mn)$ bytes.
 #
-# In the figure, each GPU's line rises up to a corner at peak / bandwidth, because bandwidth is the limit there, and is
-# flat beyond it, where the peak is. Each dot shows the highest speed that one part of a captions step can reach.
+# In the figure, each GPU's line rises up to a corner at peak / bandwidth, because bandwidth is the limit there. Beyond
+# the corner it is flat, because the peak is the limit.
 
 # %% [raw] slide
 # ## The roofline
@@ -885,8 +893,9 @@ assert all(0.98 < flops / moved / corners[name] < 1 for name in ("T4", "A100"))
 of_logits = work["logits"][0] / work["logits"][1]
 assert max(corners["T4"], corners["A100"]) < of_logits < corners["H100"]
 assert flops / moved < corners["H100"] and 1 / min(corners.values()) < 0.01
-#| caption: Rooflines (data sheets; roofs for 16-bit products). Blue: memory-bound on all three
-#|   chips; red: compute-bound on all three; white: it depends on the chip.
+assert all(flops / moved < corners["H100"] for flops, moved in work.values())
+#| caption: Rooflines from data sheets (16-bit products). Dots: the most that parts of a
+#|   captions step can reach. On an H100, all six parts are memory-bound.
 #| label: roofline
 
 # %% [raw] slide
@@ -1054,8 +1063,8 @@ assert less < kept / 3
 # puts the gradient 0.7 % off. But our accumulation is wrong by more than 8 %. Each loss is a *mean* over the part's own
 # tokens, so which weights do the parts need?
 #
-# **Now you:** [a10](@training/assignment), exercise 4, which adds accumulation. Do it now: the section *Several GPUs*
-# gives the answer away.
+# **Now you:** [a10](@training/assignment), exercise 4, which adds accumulation and counts its costs. Do it now: the
+# section *Several GPUs* gives the answer away.
 #
 # ## FLOPs, 6N and the forecast
 #
@@ -1119,12 +1128,12 @@ print("BLEU on the test set after 600, 900 and 1,800 steps:",
       f"({kept_run['bleu']:.1f} with beam search)")
 
 in_bf16, in_tf32 = (kept_run["step"][number_format] for number_format in ("bf16", "float32"))
-forecasts = "forecast: bf16", "forecast: all in a CUDA graph"
+forecasts = "forecast: bf16, H100", "forecast: bf16, CUDA graph"
 rows = {                                                             # (whole step, GPU busy)
     forecasts[0]: (1000 * launching, 1000 * computing),
-    "measured: a step, bf16": (in_bf16["ms"], in_bf16["gpu_busy_ms"]),
-    "measured: mean of the run": (run_ms, None),
-    "measured: a step, TF32": (in_tf32["ms"], in_tf32["gpu_busy_ms"]),
+    "measured: a step alone, bf16": (in_bf16["ms"], in_bf16["gpu_busy_ms"]),
+    "measured: a step alone, TF32": (in_tf32["ms"], in_tf32["gpu_busy_ms"]),
+    "measured: in the run, bf16 (mean)": (run_ms, None),
     forecasts[1]: (in_bf16["gpu_busy_ms"], in_bf16["gpu_busy_ms"]),
 }
 stamps = [0.0, *(at["seconds"] for at in kept_run["curve"])]         # without evaluations
@@ -1133,8 +1142,8 @@ late_ms = sum(blocks[-2:]) / 2
 whole, busy, in_run = (step_flops / (1e-3 * ms) / CHIPS["H100"].flops["bf16"]
                        for ms in (in_bf16["ms"], in_bf16["gpu_busy_ms"], run_ms))
 figures.step_times(rows, forecasts)
-#| caption: Milliseconds of a training step: forecasts (outlined) and measurements on an H200,
-#|   alone and in the run. The first forecast is for an H100.
+#| caption: A training step on an H200, and two forecasts (dashed). In both steps that were
+#|   timed alone, the GPU waits for more than half of the time.
 #| label: step-times
 
 # %% tags=["hide-input"]
@@ -1143,6 +1152,7 @@ assert 0.04 < busy < 0.06 and in_bf16["operations"] == 1041 and in_tf32["operati
 assert kept_run["steps"] == steps and predicted["H100"] == steps * launching
 assert 14 < times < 22 and in_bf16["kernels"] > 2 * operations.n
 assert in_bf16["gpu_busy_ms"] < in_bf16["ms"] / 2.9 and in_tf32["ms"] < 0.85 * in_bf16["ms"]
+assert in_tf32["gpu_busy_ms"] < in_tf32["ms"] / 2
 assert round(in_bf16["kernels"]) == 1356 and in_tf32["gpu_busy_ms"] > in_bf16["gpu_busy_ms"]
 assert round(in_tf32["kernels"]) == 987 and round(in_tf32["ms"]) == 25
 assert round(1000 * in_bf16["ms"] / in_bf16["kernels"]) == 22
@@ -1218,11 +1228,12 @@ assert (round(measured_seconds, 1), round(predicted["H100"], 1)) == (85.7, 5.2)
 # > <details><summary>Answer</summary>The CPU. The GPU waits for launches during two thirds of a step, so a faster GPU
 # > would only wait longer.</details>
 #
-# ## Where the bytes go: kernel fusion
+# ## Profiling a step, and kernel fusion
 #
 # Launching explains why the GPU waits. But why is it *busy* for so long? We ask this of the step in TF32: all its
-# tensors are float32, so their bytes are easy to count. *Guess:* the matrix products are 99 % of the FLOPs. Are they
-# nine tenths of the bytes, a half, or a third?
+# tensors are float32, so their bytes are easy to count. A **profiler** also measures the *time* of each operation. We
+# did not record this on the GPU, so we profile a smaller step, of 504 tokens, on the CPU. *Guess:* the matrix products
+# are 99 % of the FLOPs. Are they nine tenths of the bytes, a half, or a third? And of the CPU's time?
 
 # %% tags=["hide-input"]
 CLASSES = {                                               # the first class with a fitting word
@@ -1231,7 +1242,7 @@ CLASSES = {                                               # the first class with
     "attention": ("attention", "softmax", "bmm"),
     "LayerNorm": ("layer_norm",),
     "AdamW, clipping": ("adamw", "foreach", "vector_norm"),
-    "element-wise, rest": ("",),                          # sums, dropout, ReLU
+    "sums, dropout, ReLU, rest": ("",),
 }
 
 
@@ -1276,16 +1287,40 @@ def count_of(sentences):
 
 
 captions_model.zero_grad()                                # nothing is left to add to
-small, double = count_of(36), count_of(72)                # each class: a straight line to 585
-counted = {what: {kind: small[what][kind] + (double[what][kind] - small[what][kind]) * 549 / 36
+small, double = count_of(9), count_of(18)                 # each class: a straight line to 585
+counted = {what: {kind: small[what][kind] + (double[what][kind] - small[what][kind]) * 576 / 9
                   for kind in CLASSES} for what in small}
-figures.class_shares(counted)
-#| caption: Shares of a captions step's FLOPs and bytes (8,190 tokens, float32; counted). The
-#|   last class consists almost entirely of additions, dropout and ReLU.
+ids, ends = torch.full((36, 14), 5), torch.full((36,), 14)           # for the profile
+optimizer = torch.optim.AdamW(on_cpu.parameters(), fused=True)
+
+
+def step_on_cpu():
+    on_cpu.loss(ids, ends, ids, ids).backward()
+    nn.utils.clip_grad_norm_(on_cpu.parameters(), max_norm=1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+
+# %%
+def profiled(step):
+    """The milliseconds of a step, by class of operations."""
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        step()
+    times = dict.fromkeys(CLASSES, 0.0)
+    for event in seen.key_averages():                     # one for each kind of operation
+        if event.key.startswith("aten::"):                # an operation of torch
+            times[class_of(event.key)] += event.self_cpu_time_total / 1000
+    return times
+
+
+rounds = [profiled(step_on_cpu) for _ in range(3)]        # other programs only add time
+on_this_cpu = {kind: min(times[kind] for times in rounds) for kind in CLASSES}
+figures.class_shares(counted | {"time on this CPU": on_this_cpu})
+#| caption: A captions step: FLOPs and bytes (counted, 8,190 tokens) and time (profiled on the
+#|   CPU that built this page, 504 tokens), all in float32.
 #| label: classes
 
 # %% [raw] slide
-# ## Where the bytes go
+# ## Profiling a step: FLOPs, bytes, time
 # {figure}
 #
 # **Kernel fusion**: read once, do several operations, write once. It saves bytes *and* launches.
@@ -1298,16 +1333,23 @@ by_bytes = 1000 * moved / h200.bandwidth
 print(f"8,192 tokens on an H200, TF32: FLOPs {by_flops:.1f} ms, bytes {by_bytes:.1f} ms "
       f"(predicted); GPU busy {in_tf32['gpu_busy_ms']:.1f} ms (measured)")
 share_of = {what: amounts["matrix products"] / sum(amounts.values())
-            for what, amounts in counted.items()}
+            for what, amounts in (counted | {"time": on_this_cpu}).items()}
 assert round(by_flops, 1) == 1.0 and share_of["FLOPs"] > 0.98
 assert 0.32 < share_of["bytes"] < 0.34
+if sys.platform != "darwin":                              # Apple's CPUs have matrix units
+    assert share_of["bytes"] < share_of["time"] < share_of["FLOPs"]
+    assert on_this_cpu["attention"] < 0.1 * sum(on_this_cpu.values())
 assert device.type != "cpu" or round(by_bytes, 1) == 3.5
 
 # %% [markdown]
 # **The matrix products move only a third of the bytes.** Most of the other operations read a tensor, do little to each
 # number, and write it back. At the [data sheet's](https://www.nvidia.com/en-us/data-center/h200/) 4.8 TB/s, the bytes
 # take 3.5 ms, so they matter more than the FLOPs (1.0 ms). But even together, the two explain less than half of the
-# 11.8 ms in which the GPU is busy. For the rest, ask a **profiler** (`torch.profiler`) for the time of each operation.
+# 11.8 ms in which the GPU is busy.
+#
+# **Time follows neither count alone:** on the CPU, the products' share of the time lies between those of their bytes
+# and their FLOPs. Attention takes little, because captions are short. This says nothing about the GPU's 11.8 ms: for
+# those, profile there, with `ProfilerActivity.CUDA` and `self_device_time_total`.
 #
 # **Kernel fusion** saves bytes and launches: one kernel reads the tensor, does several operations in the chip's fast
 # memory, and writes once. `torch.compile` looks for such chains, `fused=True` fuses AdamW, and FlashAttention
@@ -1342,14 +1384,15 @@ figures.data_parallel()
 # {figure}
 
 # %% [markdown]
-# <details><summary>What the communication costs</summary>In our run, each GPU would send up to 80 MB per step (twice
-# the gradient). That takes 26 ms over 25-gigabit Ethernet (3.1 GB/s), and far less between GPUs that share one
+# <details><summary>What the communication costs</summary>In a ring all-reduce, each of <i>p</i> GPUs sends 2(<i>p</i> −
+# 1)/<i>p</i> times the gradient. With two GPUs and our gradient of 40 MB, this is 40 MB per step; with many, it
+# approaches 80 MB. Over 25-gigabit Ethernet (3.1 GB/s), 40 MB take 13 ms, and far less between GPUs that share one
 # machine's fast links. DDP hides part of this time: it sends gradients while <code>backward</code> computes the next
 # ones. FSDP sends half as much again as DDP.</details>
 #
 # We try data parallelism with two processes on this machine. One gets the 60 short sentences from above, the other the
 # 15 long ones. The two gradients are then combined in two ways: as their plain mean (an all-reduce of `own / 2`, as in
-# DDP), and with weights by tokens (an all-reduce of `own * tokens / total`).
+# DDP), and with weights by tokens (an all-reduce of `own * tokens / total`). *Guess:* which is the whole batch's gradient?
 
 # %% tags=["hide-input"]
 def worker(rank, folder):
@@ -1388,6 +1431,8 @@ print("tokens in the parts:", [int((part.target_out != PAD).sum()) for part in p
 print(f"gradient off by: {off(mean):.1%} for the mean of means, "
       f"{off(averaged):.1%} by tokens")
 assert off(averaged) < 1e-4 and abs(off(mean) - off(in_parts)) < 1e-3
+gradient_bytes = 4 * n_weights                            # what each of two GPUs sends
+assert round(gradient_bytes / 1e6) == 40 and round(1e3 * gradient_bytes / (25e9 / 8)) == 13
 
 # %% [raw] slide
 # ## A common mistake: the mean of means
@@ -1551,9 +1596,9 @@ assert device.type != "cpu" or resumed == unbroken
 # > 3. A model of 100 M parameters runs out of memory on a GPU with 16 GB. What do you try first?
 # > <details><summary>Answers</summary>
 # >
-# > 1. Adam steps along *averages*. A gradient a hundred times as long as usual dominates both averages, so it decides
-# >    the direction of the next twenty steps or so. After that, all steps are too small until $v$ has forgotten it: in
-# >    the clipping example, with β₂ = 0.98, its root would jump from 1 to 18, and be 9 fifty steps later.
+# > 1. Adam steps along *averages*, and a gradient a hundred times as long as usual dominates both. In the clipping
+# >    example, with β₁ = 0.9, it would decide the direction of about the next thirty steps. After that, all steps are
+# >    too small until $v$ has forgotten it: with β₂ = 0.98, its root would jump from 1 to 18, and be 9 fifty steps later.
 # > 2. `.item()` waits until the GPU has done everything in its queue. Meanwhile nothing is launched, so the GPU is idle
 # >    afterwards, which hurts where the CPU runs *ahead* of the GPU. In our overhead-bound run the queue should be nearly
 # >    empty anyway, so one `.item()` per step would cost little. A CPU has no queue.

@@ -275,7 +275,7 @@ def beam_widths(
 ) -> None:
     """(BLEU, length in % of the reference's) by beam width, a line for each run; the `best` widths are shaded.
 
-    A legend says which line is which run, if it is `named`.
+    The runs' names stand at their first points on the right, if it is `named`.
     """
     drawn, _ = figure(9.0, 3.3, columns=2)
     left, right = drawn.axes
@@ -283,13 +283,15 @@ def beam_widths(
         for ax, heights in zip((left, right), sides, strict=True):
             ax.plot(at, heights, label=name, color=BLUE, linestyle=dash, marker=marker, markerfacecolor="white",
                     markeredgewidth=1.4, linewidth=1.4)  # fmt: skip
+    lowest = float("inf")
+    for name, (_, lengths) in sorted(runs.items(), key=lambda run: -run[1][1][0]) if named else ():
+        lowest = min(lengths[0], lowest - 9)  # or two names would overlap
+        right.text(0.8 * at[0], lowest, name, ha="right", va="center", fontsize=9.5, color=INK)
     top = 1.2 * max(max(bleu) for bleu, _ in runs.values())
     left.axvspan(*best, color=PALE_BLUE, linewidth=0, zorder=0)
     left.text((best[0] * best[1]) ** 0.5, 0.97 * top, "best", ha="center", va="top", fontsize=10, color=INK)
     left.set_ylim(0, top)
     left.set_ylabel("BLEU")
-    if named:
-        left.legend(loc="lower left", fontsize=9.5, frameon=False)
     right.axhline(100, color=GREY, linewidth=1.2)
     right.text(at[-1], 103, "the reference's length", ha="right", va="bottom", fontsize=9.5, color=INK)
     right.set_ylim(0, 1.05 * max(max(words) for _, words in runs.values()))
@@ -305,6 +307,8 @@ def beam_widths(
         ax.set_xlabel("beam width")
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
+    if named:
+        right.set_xlim(left=at[0] / 3.2)  # the names stand there
     listed = ". ".join(
         f"{name}: " + "; ".join(f"{x}: {b:.1f}, {w:.0f} %" for x, b, w in zip(at, bleu, words, strict=True))
         for name, (bleu, words) in runs.items()
@@ -312,27 +316,46 @@ def beam_widths(
     show(drawn, f"BLEU and length by beam width. {listed}.")
 
 
-def places(lines: Mapping[str, Sequence[float]], x_name: str, y_name: str) -> None:
-    """Two curves by place, from 1, with their names at their ends, and the gap between these as an arrow."""
-    drawn, ax = figure(6.8, 3.3)
-    for i, (name, heights) in enumerate(lines.items()):
-        ax.plot(range(1, len(heights) + 1), heights, clip_on=False, **line_style(i))
-        ax.text(len(heights) + 0.12, heights[-1], name, ha="left", va="center", fontsize=10, color=SERIES[i])
-    low, high = sorted(heights[-1] for heights in lines.values())
+def places(
+    lines: Mapping[str, Sequence[float]],
+    x_name: str,
+    y_name: str,
+    intervals: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    gap: tuple[float, float] | None = None,
+) -> None:
+    """Two curves by place, from 1, with their names at their ends, and the gap between these as an arrow.
+
+    With `intervals`, {name: (low, high) of each place}, the points have bars, and the curves stand a little apart; `gap`
+    is the interval of the last gap.
+    """
+    drawn, ax = figure(7.4, 3.5)
     n = len(next(iter(lines.values())))
-    ax.annotate("", (n, high), (n, low), arrowprops={"arrowstyle": "<->", "color": INK, "shrinkA": 6, "shrinkB": 6})
-    ax.text(
-        n + 0.12, (low + high) / 2, f"gap: {high - low:.0f} points", ha="left", va="center", fontsize=9.5, color=INK
-    )
-    ax.set_xlim(0.9, n)  # the names stand beside the axes
+    aside, end, beside = (0.05, n + 0.15, n + 0.22) if intervals else (0, n, n + 0.12)
+    said = []
+    for i, (name, heights) in enumerate(lines.items()):
+        xs = [x + aside * (2 * i - 1) for x in range(1, n + 1)] if aside else range(1, n + 1)
+        small = {"markersize": (7, 5.5)[i]} if intervals else {}
+        ax.plot(xs, heights, clip_on=False, **line_style(i) | small)
+        ax.text(beside, heights[-1], name, ha="left", va="center", fontsize=10, color=SERIES[i])
+        said.append(f"{name}: {', '.join(f'{height:.3g}' for height in heights)}")
+        for x, (low, high) in zip(xs, (intervals or {}).get(name, ()), strict=False):
+            ax.plot([x, x], [low, high], color=SERIES[i], linewidth=1.6, solid_capstyle="butt", clip_on=False)
+    low, high = sorted(heights[-1] for heights in lines.values())
+    of_gap = f"gap: {high - low:.0f} points"
+    if gap:
+        of_gap += f"\n({gap[0]:.0f} to {gap[1]:.0f})"
+        said.append(f"gap at the end {high - low:.1f} ({gap[0]:.1f} to {gap[1]:.1f}), interval of 95 %")
+    ax.annotate("", (end, high), (end, low), annotation_clip=False,
+                arrowprops={"arrowstyle": "<->", "color": INK, "shrinkA": 6, "shrinkB": 6})  # fmt: skip
+    ax.text(beside, (low + high) / 2, of_gap, ha="left", va="center", fontsize=9.5, color=INK)
+    ax.set_xlim(0.9 - aside, n)  # the names stand beside the axes
     ax.set_ylim(bottom=0)
     ax.set_xticks(range(1, n + 1))
     ax.set_xlabel(x_name)
     ax.set_ylabel(y_name)
     ax.grid(axis="y", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
-    curves = "; ".join(f"{name}: {', '.join(f'{height:.3g}' for height in heights)}" for name, heights in lines.items())
-    show(drawn, f"{y_name} against {x_name}. {curves}.")
+    show(drawn, f"{y_name} against {x_name}. {'; '.join(said)}.")
 
 
 def ngrams(columns: Sequence[tuple[str, str]], matches: Mapping[int, Sequence[bool]]) -> None:

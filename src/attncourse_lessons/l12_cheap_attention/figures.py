@@ -227,7 +227,8 @@ def roofline(
     """What a chip can do at most, of peak operations a second and bytes a second, for {name: operations per byte}.
 
     The slope is what memory allows, the flat part what arithmetic does; a dot for each piece of work. What was
-    `measured`, {name: (lowest, highest share of the peak)}, is a band from the ridge to the right.
+    `measured`, {name: (lowest, highest share of the peak)} as Dao 2023 reports it, is a band from the ridge to the
+    right; then the axis is that of all speeds, and slope and roof say what they are.
     """
     drawn, ax = figure(8.6 if measured else 7.4, 3.8)
     ridge = peak / bandwidth
@@ -250,6 +251,14 @@ def roofline(
         ax.text(ridge * 1.1, math.sqrt(bottom * top), f"measured, {name}: {bottom:.0f} to {top:.0f}", ha="left",
                 va="center_baseline", fontsize=9, color=INK)  # fmt: skip
         said.append(f"measured, {name}: {bottom:.0f} to {top:.0f} TFLOP/s")
+    if measured:
+        ax.text(high / 1.1, 1.06 * peak / 1e12, f"roof: {peak / 1e12:.0f} TFLOP/s", ha="right", va="bottom",
+                fontsize=10, color=INK)  # fmt: skip
+        ax.text(4.6, 7.0, f"slope: {bandwidth / 1e12:.1f} TB/s × intensity", ha="left", va="top", fontsize=10,
+                color=INK)  # fmt: skip
+        lowest = min(share for share, _ in measured.values()) * peak / 1e12
+        ax.text(ridge * 1.1, lowest / 1.15, "ranges that Dao (2023) reports for\nseveral lengths; they have no place\n"
+                "on the horizontal axis", ha="left", va="top", fontsize=9, color=GREEN)  # fmt: skip
     ax.text(ridge / 1.1, 1.4, f"memory-bound, below {ridge:.0f}", ha="right", va="center", fontsize=10,
             color=ORANGE)  # fmt: skip
     ax.text(ridge * 1.1, 1.4, "compute-bound", ha="left", va="center", fontsize=10, color=BLUE)
@@ -262,7 +271,7 @@ def roofline(
     ax.set_ylim(1, 700)
     ax.minorticks_off()
     ax.set_xlabel("arithmetic intensity, operations per byte of HBM traffic")
-    ax.set_ylabel("highest possible, TFLOP/s")
+    ax.set_ylabel("speed, TFLOP/s" if measured else "highest possible, TFLOP/s")
     show(drawn, f"A roofline: it rises with the operations per byte up to {ridge:.0f}, then stays at "
                 f"{peak / 1e12:.0f} TFLOP/s. {'; '.join(said)}.")  # fmt: skip
 
@@ -508,7 +517,7 @@ def doubling_rounds(n: int) -> list[Round]:
 def scan_circuit(n: int = 8) -> None:
     """A parallel scan of n steps, from the bottom up: a dot joins what comes from the left to what stands there.
 
-    Raises ValueError for fewer than two steps.
+    The joins that the last position needs are drawn stronger. Raises ValueError for fewer than two steps.
     """
     if n < 2:
         raise ValueError(f"n: got {n}, expected at least two steps")
@@ -516,6 +525,11 @@ def scan_circuit(n: int = 8) -> None:
     rounds = doubling_rounds(n)
     stage(ax, (-2.6, n + 1.6), (-0.75, len(rounds) + 0.75))
     covers = [(i, i) for i in range(n)]
+    needed = {n - 1}
+    strong: set[tuple[int, int, int]] = set()
+    for level, joined in reversed([*enumerate(rounds)]):
+        strong |= {(level, start, end) for start, end in joined if end in needed}
+        needed |= {start for start, end in joined if end in needed}
     for i in range(n):
         ax.plot([i, i], [0, len(rounds)], color=PALE, linewidth=1, zorder=1)
         ax.text(i, -0.25, f"{i + 1}", ha="center", va="top", fontsize=10, color=INK)
@@ -524,8 +538,11 @@ def scan_circuit(n: int = 8) -> None:
         first = max(0, n - 2 ** (level + 1)) + 1
         ax.text(n - 0.75, level + 1, f"{first}–{n}", ha="left", va="center", fontsize=10, color=ORANGE)
         for start, end in joined:
-            ax.plot([start, end], [level, level + 1], color=BLUE, linewidth=1.3, zorder=2)
-            ax.plot(end, level + 1, "o", color=ORANGE, markersize=7, zorder=3)
+            needs = (level, start, end) in strong
+            ax.plot([start, end], [level, level + 1], color=BLUE if needs else (*rgb(BLUE), 0.35),
+                    linewidth=2.2 if needs else 1.1, zorder=2)  # fmt: skip
+            ax.plot(end, level + 1, "o", color=ORANGE, markersize=8 if needs else 5, alpha=1 if needs else 0.5,
+                    zorder=3)  # fmt: skip
             if before[start][1] + 1 != before[end][0]:
                 raise ValueError(f"rounds: {before[start]} and {before[end]} are no neighbours")
             covers[end] = before[start][0], before[end][1]
@@ -540,7 +557,7 @@ def scan_circuit(n: int = 8) -> None:
         drawn,
         f"A parallel scan of {n} steps in {len(rounds)} rounds with {joins} joins. At its end each position holds all "
         "steps up to its own, as written on top. A dot joins what comes from the left along the line to what stands "
-        "below it.",
+        f"below it. The last position needs {len(strong)} of the joins.",
     )
 
 
@@ -824,10 +841,17 @@ def cache_sizes(used: Mapping[str, float], plain: Mapping[str, float]) -> None:
 
 
 def shares_in_rows(
-    rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: str, chance: float | None = None
+    rows: Mapping[str, Mapping[str, Sequence[float]]],
+    x_name: str,
+    chance: float | None = None,
+    named_in: str | None = None,
 ) -> None:
-    """Numbers from 0 to 1, {row: {series: a value for each seed}}, as points on a line for each row."""
-    drawn, ax = figure(7.2, 0.9 + 0.5 * len(rows))
+    """Numbers from 0 to 1, {row: {series: a value for each seed}}, as points on a line for each row.
+
+    Marks that nearly coincide stand one above the other. The names of the series stand beside their marks in the row
+    `named_in`, or, if there is none, in a legend.
+    """
+    drawn, ax = figure(7.2, 0.9 + 0.66 * len(rows))
     series = list(next(iter(rows.values())))
     said = []
     for place, (row, values) in enumerate(rows.items()):
@@ -835,9 +859,16 @@ def shares_in_rows(
         for i, name in enumerate(series):
             style = line_style(i)
             height = place + 0.28 * (i - (len(series) - 1) / 2)
-            ax.plot(list(values[name]), [height] * len(values[name]), style["marker"], color=style["color"],
-                    markersize=7, markerfacecolor="none", markeredgewidth=1.5, label=name if place == 0 else None,
+            near = [[other for other in values[name] if abs(other - value) < 0.02] for value in values[name]]
+            before = [sum(abs(other - value) < 0.02 for other in values[name][:at])
+                      for at, value in enumerate(values[name])]  # fmt: skip
+            apart = [0.075 * (at - (len(twins) - 1) / 2) for at, twins in zip(before, near, strict=True)]
+            ax.plot(list(values[name]), [height + by for by in apart], style["marker"], color=style["color"],
+                    markersize=6, markerfacecolor="none", markeredgewidth=1.4, label=name if place == 0 else None,
                     linestyle="none")  # fmt: skip
+            if row == named_in:
+                ax.annotate(name, (max(values[name]), height), (9, 0), textcoords="offset points", ha="left",
+                            va="center", fontsize=10, color=style["color"])  # fmt: skip
         said.append(f"{row}: " + ", ".join(f"{name} {statistics.median(values[name]):.2f}" for name in series))
     if chance is not None:
         ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
@@ -846,6 +877,7 @@ def shares_in_rows(
     ax.set_ylim(len(rows) - 0.5, -0.6 if chance is None else -1)                      # room for the word
     ax.set_xlim(-0.03, 1.05)
     ax.set_xlabel(x_name)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
+    if named_in is None:
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
     show(drawn, f"{x_name}, one mark per seed; the medians. {'; '.join(said)}."
          + ("" if chance is None else f" Guessing gives {chance:.3g}."))  # fmt: skip

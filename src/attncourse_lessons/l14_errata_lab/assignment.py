@@ -10,22 +10,22 @@
 # # Assignment @errata_lab · A vote, a page of code to review, and a test of your own
 #
 # You are the reviewer. [Lecture @errata_lab](@errata_lab) has the questions that find mistakes: shapes, cases whose
-# answer is known, something trusted, and training last. Here you ask these questions about a line (a limiting case),
-# about a table that was transcribed three times (a differential test), about two training runs (a paired comparison), and
-# about a whole page of code (a metamorphic relation, then all four). In the sixth exercise you write a test that is
-# given blocks, some of them sound and some broken, and must tell them apart.
+# answer is known, something trusted, and training last. Here you ask them about a line (a limiting case), about a
+# table that was transcribed three times (a differential test), and about a whole page of code (a metamorphic
+# relation, then all four). You also compare two models seed by seed. In the sixth exercise you write a test of your
+# own: it gets blocks, some sound and some broken, and must tell them apart.
 #
-# Under each exercise stands a check. Run it as often as you like, even before you have written anything: it tells you
-# what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on
-# other numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+# Below each exercise there is a check. Run it as often as you like, even before you have written anything. It tells
+# you what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. Another
+# check, on other numbers and sizes, decides your points, so do not fit your answer to the visible one.
 #
-# Two rules hold throughout. Return new tensors and leave those that come in as they are, and let a gradient through
+# Two rules hold throughout. Return new tensors, and leave the ones that come in unchanged. Let a gradient through
 # wherever something is to be learned.
 #
 # {exercises}
 #
-# If you are stuck, `hint("ReviewedLM", 1)` prints a hint; the later ones of an exercise tell more. Your answers
-# are refused if they call the course's own attention, layers and errata, or torch's attention.
+# If you are stuck, `hint("ReviewedLM", 1)` prints a hint; later hints tell more. Your answers are refused if they
+# call the course's own attention, layers and errata, or torch's attention.
 
 # %% locked=true
 try:
@@ -48,8 +48,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # ## 1 · Weights that were masked too late
 #
 # "Mask out the future by artificially setting attention weights to 0", say two decks. A programmer took this for the
-# recipe. Now the scores are gone, and all you have are the weights that a softmax without a mask gave. They can still be
-# repaired: up to rounding, the result must be what masking the *scores* would have given.
+# recipe. Now the scores are gone, and all you have are the weights from a softmax without a mask. You can still
+# repair them: up to rounding, the result must be what masking the *scores* would have given.
 
 # %% locked=true
 def weights_misread(weights, mask):
@@ -71,9 +71,9 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
 check("repair_weights", repair_weights)
 
 # %% [markdown]
-# **Use it.** There are five tokens, with sampled scores. One minus the sum of a printed row is the weight that the future
-# had. *Guess first:* which row loses most, and which loses nothing? Then look at a **limiting case**: all values are 1,
-# so each output must be 1. How far off is it as printed, and how far with your repair?
+# **Use it.** There are five tokens, with sampled scores. One minus the sum of a row as printed is the weight that the
+# future had. *Guess first:* which row loses most, and which loses nothing? Then look at a **limiting case**: all
+# values are 1, so each output must be 1. How far off is it as printed, and how far with your repair?
 
 # %%
 if solved("repair_weights"):
@@ -93,16 +93,16 @@ if solved("repair_weights"):
 # <details><summary>What to see</summary>
 #
 # Row 0 loses most: it may attend to one token of five, and keeps 0.07. The last row loses nothing, since nothing is
-# forbidden to it. As printed the average of ones is off by 0.9; with your repair it is off by rounding alone. So one call
-# in a limiting case tells the two apart, without the right weights.
+# forbidden to it. As printed, the average of ones is off by 0.9; with your repair it is off only by rounding. So one
+# call in a limiting case tells the two versions apart, even if you do not know the right weights.
 #
 # </details>
 
 # %% [markdown]
 # ## 2 · A vote of transcriptions
 #
-# Three decks print one table, and their numbers differ. We do not know which deck slipped. Write the vote: what do *more
-# than half* of the transcriptions say, and where do they not all agree?
+# Three decks print one table, and their numbers differ. We do not know which deck made the slips. Write the vote:
+# what do *more than half* of the transcriptions say, and where do they not all agree?
 
 # %% exercise="majority_reading"
 def majority_reading(readings: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,10 +119,10 @@ def majority_reading(readings: Tensor) -> tuple[Tensor, Tensor]:
 check("majority_reading", majority_reading)
 
 # %% [markdown]
-# **Use it.** Five people transcribe a table of 1,000 numbers, and each gets one number in ten wrong. *Guess first:* in
-# how many places does your vote say something wrong, and in how many does it say nothing? What if two of the five have
-# the same table, because one copied from the other, mistakes and all? Or three, or four? Then comes the table that three
-# of our decks print: are the three outvoted about equally often?
+# **Use it.** Five people transcribe a table of 1,000 numbers, and each gets one number in ten wrong. *Guess first:*
+# in how many places does your vote say something wrong, and in how many does it say nothing? What if two of the five
+# have the same table, because one copied it from the other, mistakes and all? Or three, or four? Then the vote is
+# taken on the table that three of our decks print: are the three decks outvoted about equally often?
 
 # %%
 if solved("majority_reading"):
@@ -157,28 +157,28 @@ if solved("majority_reading"):
 # <details><summary>What to see</summary>
 #
 # Five independent voters, each with one number in ten wrong, hardly ever share a mistake. Where their vote fails, it
-# mostly says nothing. With one copy it says nothing in more places, because two of the five now make the same mistakes.
-# With two copies, three of five have the same table, and every mistake in it wins. The vote is only as good as its voters
-# are independent.
+# mostly says nothing. With one copy it says nothing in more places, because two of the five now make the same
+# mistakes. With two copies, three of the five have the same table, and every mistake in it wins. A vote is worth only
+# as much as its voters are independent.
 #
-# *Foundations of NLP* is outvoted nearly always. Either its author was careless, or the other two decks have one source.
-# The vote does not tell these apart. A witness from outside would: the table in the paper itself. So would a mistake that
-# two decks share and that can be proved without any vote, because a shared mistake points to a common source. (Agreement
-# on what is right does not.) The lecture has two such mistakes: 4096 in the row of 8 layers, where the number of
-# parameters needs 4608, and ReLU for the paper's GeLU. But the decks that share them are *Foundations* and *CSE5321*.
-# They say nothing about *CSE 576*, which agrees with CSE5321 nearly everywhere. Perhaps all three decks go back to one
-# copy; then someone corrected the two slips in *CSE 576*, and other numbers changed in *Foundations*. The vote cannot
-# decide that.
+# *Foundations of NLP* is outvoted nearly always. Either its author was careless, or the other two decks have one
+# source. The vote does not tell these apart. A witness from outside would: the table in the paper itself. So would a
+# mistake that two decks share, if it can be proved without a vote: a shared mistake points to a common source.
+# (Agreement on what is right does not.) The lecture has two such mistakes: 4096 in the row of 8 layers, where the
+# number of parameters needs 4608, and ReLU for the paper's GeLU. But the decks that share them are *Foundations* and
+# *CSE5321*. They say nothing about *CSE 576*, which agrees with CSE5321 nearly everywhere. Perhaps all three decks
+# come from one copy: then someone corrected the two slips in *CSE 576*, and other numbers were changed in
+# *Foundations*. The vote cannot decide that.
 #
 # </details>
 
 # %% [markdown]
 # ## 3 · Told apart: a paired comparison of two models
 #
-# Two models, one printed and one repaired, were trained from the same seeds. With the same seed both saw the same
-# texts in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two
+# Two models, one as printed and one repaired, were trained from the same seeds. With the same seed both saw the same
+# texts in the same order and started with the same embeddings. Is one of them better? Take the difference of the two
 # losses for each seed, and divide the mean of these differences by its standard error: the differences' standard
-# deviation (with n − 1) over √n. The quotient is the **paired t statistic** (Student's t).
+# deviation (with n − 1) over √n. The quotient is the **paired t statistic**.
 
 # %% exercise="told_apart"
 def told_apart(printed: Tensor, repaired: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,12 +195,12 @@ def told_apart(printed: Tensor, repaired: Tensor) -> tuple[Tensor, Tensor]:
 check("told_apart", told_apart)
 
 # %% [markdown]
-# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. (Two of them have no losses: a crash and a
-# NaN.) How many seeds would have been enough? Your function is asked twice, about the first three seeds and about all
-# ten. The 95 % interval excludes 0 if |t| is at least 4.3 with three seeds, or 2.3 with ten. *Guess first:* does t grow
-# from three seeds to ten, and for which faults would three have left the question open? (One fault has no t, because with
-# texts as short as these it *is* the repaired model: all differences are 0, and 0/0 is NaN. And strictly, a dozen tests
-# need higher limits, since some of many tests pass by luck.)
+# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. (Two of them have no losses: a crash
+# and a NaN.) How many seeds would have been enough? Your function is called twice: with the first three seeds, and
+# with all ten. The 95 % interval excludes 0 if |t| is at least 4.3 with three seeds, or 2.3 with ten. *Guess first:*
+# does t grow from three seeds to ten, and for which faults would three have left the question open? (One fault has no
+# t. With texts as short as these it *is* the repaired model: all differences are 0, and 0/0 is NaN. Strictly
+# speaking, a dozen tests need higher limits, since among many tests some exceed a limit by chance.)
 
 # %%
 if solved("told_apart"):
@@ -222,20 +222,21 @@ if solved("told_apart"):
 # <details><summary>What to see</summary>
 #
 # Three seeds leave two faults open, with |t| below 4.3: *weights set to 0* and *ε outside the root*. Ten seeds decide
-# the first: its loss is *lower*. ε stays open: its two models differ by less than the third decimal. Where there is a
-# difference, |t| grows from three seeds to ten, by √(10/3) ≈ 1.8 if mean and spread stay as they are. A large |t|
-# says that a difference is there, not that it is large: the *printed block* changes the loss half as much as *weights
-# set to 0*, and its |t| is three times as large.
+# the first: its loss is *lower*. ε stays open: its difference does not reach the third decimal. Where there is a
+# difference, |t| grows from three seeds to ten, by √(10/3) ≈ 1.8 if mean and spread stay the same. A large |t| says
+# that a difference is there, not that it is large: the *printed block* changes the loss half as much as *weights set
+# to 0*, and its |t| is three times as large.
 #
 # </details>
 
 # %% [markdown]
 # ## 4 · Capstone, first part: test a page of code
 #
-# This page of code is like the deck's, but we have planted other faults in it. Some are relatives of the lecture's, most
-# are new. What is meant is a decoder-only language model of pre-norm layers. Each layer has norms and sublayers of its
-# own. The positions are learned, and token number t gets row t of their table. The model runs, and its loss falls.
-# Several of its lines are wrong; we do not say which lines, nor how many. `Attention` and `FeedForward` are sound.
+# This page of code is like the deck's, but we have planted other faults in it. Some are relatives of the lecture's
+# faults; most are new. The page is meant to be a decoder-only language model of pre-norm layers. Each layer has norms
+# and sublayers of its own. The positions are learned, and token number t gets row t of their table. The model runs,
+# and its loss falls. Several of its lines are wrong; we do not say which lines, nor how many. `Attention` and
+# `FeedForward` are sound.
 
 # %% locked=true
 class Attention(nn.Module):
@@ -270,7 +271,7 @@ class PageLM(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocab, dim)
         self.positions = nn.Embedding(128, dim)
-        self.norm_1 = nn.ModuleList([nn.LayerNorm(dim) for _ in range(num_layers)])
+        self.norm_1 = [nn.LayerNorm(dim) for _ in range(num_layers)]
         self.attention = nn.ModuleList(
             [Attention(dim, nhead, max_len) for _ in range(num_layers)]
         )
@@ -280,7 +281,7 @@ class PageLM(nn.Module):
 
     def forward(self, tokens):                           # (batch, n)
         n = tokens.size(1)
-        x = self.embedding(tokens) + self.positions.weight.data[-n:]
+        x = self.embedding(tokens) + self.positions.weight[-n:]
         layers = zip(self.norm_1, self.attention, self.norm_2, self.ff, strict=False)
         for norm_1, attention, norm_2, ff in layers:
             h = x + attention(norm_1(x))                 # pre-norm, residual connection
@@ -289,9 +290,9 @@ class PageLM(nn.Module):
 
 
 # %% [markdown]
-# **Test it before you read it** line by line. The first test is a metamorphic relation. A causal model gives a token the
-# same logits whether the text goes on or ends after this token. So compare the whole text with each of its
-# **beginnings**, and report the largest change.
+# **Test it before you read it** line by line. The first test is a metamorphic relation. A causal model gives a token
+# the same logits, whether the text goes on or ends after this token. So compare the whole text with each of its
+# **beginnings**, and return the largest change.
 
 # %% exercise="prefix_gap"
 def prefix_gap(model: Callable[[Tensor], Tensor], tokens: Tensor) -> float:
@@ -309,7 +310,7 @@ check("prefix_gap", prefix_gap)
 
 # %% [markdown]
 # **Use it** on untrained models: the page, the lecture's repaired model, and three of its mutants. *Guess first:* for
-# which of the five is the gap more than rounding? (One of the mutants breaks batch invariance.)
+# which of the five is the gap larger than rounding? (One of the mutants breaks batch invariance.)
 
 # %%
 if solved("prefix_gap"):
@@ -328,23 +329,23 @@ if solved("prefix_gap"):
 # <details><summary>What to see</summary>
 #
 # The page has a large gap, so something in it depends on what comes later, or on how long the text is. *i > i* and
-# *weights set to 0* have a gap, too. The repaired model and *positions by the batch* have none: a beginning stands at
-# the same place in its batch as the whole text, so this relation is blind to the batch. Each relation finds its own
-# kind of fault.
+# *weights set to 0* have a gap, too. The repaired model and *positions by the batch* have none: a beginning has the
+# same place in its batch as the whole text, so this relation is blind to the batch. Each relation finds its own kind
+# of fault.
 #
 # </details>
 
 # %% [markdown]
 # ## 5 · Capstone, second part: write what is meant
 #
-# Ask more of the page, in cells of your own; `model = PageLM(20, 16, 2, 3)` is a small one:
+# Ask the page more questions, in cells of your own; `model = PageLM(20, 16, 2, 3)` makes a small model:
 #
 # * *metamorphic*: which other two calls must agree?
-# * *limiting case*: what must come out if some sublayers return 0, all of them or one kind?
+# * *limiting case*: what must come out if sublayers return 0, all of them or only one kind?
 # * *gradient*: which parameters have none after one `backward`?
 # * *boundary and count*: what does the longest allowed text do, and how many parameters does each part have?
 #
-# Then write the whole module that is meant. It has the parts of the page's model under the same names, `embedding`,
+# Then write the module that is meant. It has the parts of the page's model under the same names, `embedding`,
 # `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an `nn.LayerNorm`.
 
 # %% exercise="ReviewedLM"
@@ -367,10 +368,10 @@ class ReviewedLM(nn.Module):
 check("ReviewedLM", ReviewedLM)
 
 # %% [markdown]
-# **Use it.** Train the page's model and yours on number words, letter by letter, from three seeds each. *Guess first:*
-# would the loss alone make you suspicious? Then read the same 100 texts once more as a model does when it writes: one
-# letter more with each call, and only the newest prediction counts. For a causal model both losses are equal. Last, each
-# model writes 100 texts, and we count how many of their words exist.
+# **Use it.** Train the page's model and yours on number words, letter by letter, from three seeds each. *Guess
+# first:* would the loss alone make you suspicious? Then each model reads the same 100 texts once more, as it does
+# when it writes: each call adds one letter, and only the newest prediction counts. For a causal model both losses are
+# equal. Last, each model writes 100 texts, and we count how many of their words exist.
 
 # %%
 if solved("ReviewedLM"):
@@ -424,7 +425,7 @@ if solved("ReviewedLM"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The page's loss falls too, but it stays higher, so you might think that this small model learns slowly. Letter by
+# The page's loss falls too, but it stays higher. You might think that this small model learns slowly. Letter by
 # letter, however, its loss is *higher* than in one call, for each seed, and no training curve shows that. The prefix
 # gap tells the two models apart before any training.
 #
@@ -432,12 +433,12 @@ if solved("ReviewedLM"):
 #
 # | line | what finds it |
 # |---|---|
-# | `weight[-n:]`: the *last* n rows, so that a token's row depends on how long the text is | a text and its beginnings |
-# | `.data`: the positions never learn | no gradient reaches `positions` |
+# | `weight[-n:]`: the *last* n rows, so a token's row depends on the length of the text | a text and its beginnings |
+# | `norm_1 = […]` is a plain list: a module does not look into it, so these norms are never trained or saved | count the parameters: `norm_1` has none |
 # | `x = x + ff(norm_2(h))`: the sum begins before attention, and what attention found is lost | zero the feed-forward networks alone (with all sublayers zeroed the fault does not show) |
 # | `Embedding(128, …)`, whatever `max_len` says | the longest text |
-# | `[norm] * n` is *one* module, n times over; `norm_2(x)` after the loop is the last layer's norm again | count the parameters |
-# | `range(1, n)` makes one network too few, and `zip` drops the last layer | no gradient reaches `norm_1[-1]` and `attention[-1]` |
+# | `[norm] * n` is *one* module, n times over; `norm_2(x)` after the loop is the last layer's norm again | count the parameters of `norm_2` |
+# | `range(1, n)` makes one network too few, and `zip` drops the last layer | no gradient reaches `attention[-1]` |
 #
 # </details>
 #
@@ -446,27 +447,27 @@ if solved("ReviewedLM"):
 # %% [markdown]
 # ## 6 · A test of your own, and its mutants
 #
-# You are handed a block that is said to be the pre-norm block of a decoder, and the losses of a training run in which it
-# was used. You cannot read its code, but you can call it, and it has two knobs. `block(x, a, f)` multiplies the output of
-# attention by the number `a`, and that of the feed-forward network by `f`, before it is added. So `block(x, 1.0, 1.0)` is
-# the block as it is, and with 0 a sublayer is zeroed.
+# You get a block that is said to be the pre-norm block of a decoder, and the losses of a training run with it. You
+# cannot read its code, but you can call it, and it has two knobs. `block(x, a, f)` multiplies the output of attention
+# by the number `a`, and that of the feed-forward network by `f`, before it is added. So `block(x, 1.0, 1.0)` is the
+# block as it is, and with 0 a sublayer is zeroed.
 #
-# For a **sound** block all of this is true:
+# A block is **sound** if all of this is true:
 #
 # * The output of each sublayer is added to the x that came in. With both zeroed, x comes out.
 # * Each sublayer gets a normalised x. Its output does not change when x is multiplied by ten.
 # * Neither sublayer's output is zero.
 # * Attention comes first, and the feed-forward network gets the sum that attention returns: the block is its two halves,
 #   one after the other.
-# * A position attends to itself and to all that came before it, and to nothing that comes after. (Lecture
-#   @masking has a test for half of it.)
-# * A text gets the same answer alone and in a batch: **batch invariance**. (Lecture @order has a test.)
+# * A position attends to itself and to all positions before it, and to none after it. (Lecture @masking has a test
+#   for half of this.)
+# * A text gets the same output alone and in a batch: **batch invariance**. (Lecture @order has a test.)
 #
 # You may rely on this:
 #
 # * *The input.* `x` is (batch, n, d), with two or more texts of five or more positions. Its numbers are a few units in
 #   size, and its vectors are not centred.
-# * *The calls.* The same call gives the same answer. Calls of `block` do not pass on gradients: compare outputs.
+# * *The calls.* The same call gives the same output. Calls of `block` do not pass on gradients: compare outputs.
 # * *Equal or broken.* Sound blocks may have any kind of norm, and they round: two outputs that should be equal differ by
 #   less than 1e-4. In a broken block they differ by more than 1e-2.
 # * *The past.* If the vectors at one position are replaced by others of the same size, a sound attention's output moves
@@ -490,9 +491,9 @@ def structural_test(
 check("structural_test", structural_test)
 
 # %% [markdown]
-# **Use it:** mutation testing of your test. Ten of the lecture's fourteen faults change a block: five its wiring or its
-# mask, five its norms. *Guess first:* which of the ten must your test let live, because a sound block may have any kind
-# of norm? And which two of the norms are killed all the same?
+# **Use it:** mutation testing of your test. Ten of the lecture's fourteen faults change a block: five change its
+# wiring or its mask, five its norms. *Guess first:* which of the ten must your test let live, because a sound block
+# may have any kind of norm? And which two of the changed norms must it kill all the same?
 
 # %%
 if solved("structural_test"):
@@ -527,12 +528,12 @@ if solved("structural_test"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Three must live: *a sum for the mean*, *unit mean* and *ε outside the root*. Each is another norm, but its output stays
-# the same when x is multiplied by ten. *A root too many* is killed: it divides by √σ, so its output grows with √10. *A
-# product for the difference* is killed, too: its σ is made of products, which grow with the square of x, so its output
-# shrinks. To kill the three that live you need a peer: torch's LayerNorm, if LayerNorm was promised.
+# Three must live: *a sum for the mean*, *unit mean* and *ε outside the root*. Each is another norm, but its output
+# stays the same when x is multiplied by ten. *A root too many* is killed: it divides by √σ, so its output grows by a
+# factor of √10. *A product for the difference* is killed, too: its σ is made of products, which grow with the square
+# of x, so its output shrinks. To kill the other three you need a peer: torch's LayerNorm, if LayerNorm was promised.
 #
-# Your test had no use for `losses`. Losses that fall say nothing about whether the block is the one that was promised.
+# Your test had no use for `losses`. A falling loss does not show that the block is the one that was promised.
 #
 # </details>
 

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -30,27 +29,39 @@ from attncourse.viz.style import (
 
 HATCHED = "#8a8a8a"
 WIDTH = 78  # letters in a line of the game
+MARKED = {"✓": BLUE, "✗": ORANGE, "●": BLUE}  # what a line of the game begins with, and its colour
 
 
 def lines_of(rows: Sequence[tuple[str, str]], words: str) -> tuple[Figure, str]:
-    """Rows of (label, text), one below the other, wrapped: how the game stands, where it cannot be played."""
-    lines = sum(len(textwrap.wrap(text, WIDTH)) for _, text in rows)
-    drawn, ax = figure(6.5, 0.2 + 0.032 * (6.6 * lines + 2 * len(rows)))
+    """Rows of (label, text), one below the other, wrapped: how the game stands, where it cannot be played.
+
+    A text that begins with a mark (○ ● ✓ ✗) has the mark's colour and stands beside it. Tabs part a text into columns.
+    What the slide says is bold.
+    """
+    widths = {"says": WIDTH - 12}  # bold letters are wider
+    wrapped = [(label, [_marked(part, widths.get(label, WIDTH)) for part in text.split("\t")]) for label, text in rows]
+    heights = [6.6 * max(len(lines) for _, lines in parts) + 2 for _, parts in wrapped]
+    drawn, ax = figure(6.5, 0.2 + 0.032 * sum(heights))
     hold_still(drawn, left=0.02, right=0.98, bottom=0.02, top=0.98)
-    stage(ax, (0, 100), (6.6 * lines + 2 * len(rows) + 4, 0))
+    stage(ax, (0, 100), (sum(heights) + 4, 0))
     y = 3.0
-    for label, text in rows:
-        y = 2 + _lines(ax, y, text, INK, WIDTH, label=label, **({"weight": "bold"} if label == "says" else {}))
+    for (label, parts), height in zip(wrapped, heights, strict=True):
+        font = {"va": "top", "fontsize": 9.5, "weight": "bold" if label == "says" else "normal"}
+        ax.text(12, y, label, ha="right", va="top", fontsize=9.5, color=GREY)
+        for column, (mark, lines) in enumerate(parts):
+            x, colour = 15 + 21 * column, MARKED.get(mark, INK)
+            if mark:
+                ax.text(x, y, mark, ha="left", color=colour, **font)
+            for k, line in enumerate(lines):
+                ax.text(x + 3.4 * bool(mark), y + 6.6 * k, line, ha="left", color=colour, **font)
+        y += height
     return drawn, words
 
 
-def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str, **font: Any) -> float:
-    """Wrapped text from this height downwards, and what it is to the left of it; returns the height below it."""
-    ax.text(12, y, label, ha="right", va="top", fontsize=9.5, color=GREY)
-    for line in textwrap.wrap(text, width):
-        ax.text(15, y, line, ha="left", va="top", color=colour, **{"fontsize": 9.5, **font})
-        y += 6.6
-    return y
+def _marked(text: str, width: int) -> tuple[str, list[str]]:
+    """The mark that a text begins with, or nothing, and the text in lines."""
+    mark, rest = (text[0], text[1:].strip()) if text[:1] in ("○", *MARKED) else ("", text)
+    return mark, textwrap.wrap(rest, width - 4 * bool(mark))
 
 
 def caught_table(
@@ -111,17 +122,20 @@ def training_and_batches(
     steps: Sequence[int],
     losses: Mapping[str, Sequence[Sequence[float]]],
     sizes: Sequence[int],
+    largest: int | None = None,
 ) -> None:
     """Two models, {model: a line for each seed}: the loss while they train, and how their loss depends on the batch.
 
-    On the right each model is compared with itself in batches of one: batch invariance asks for a line at 0.
+    On the right each model is compared with itself in batches of one: batch invariance asks for a line at 0. Grey are
+    the batches of more texts than the `largest` one in training.
     """
     drawn, (curve, batch) = figure(9.2, 3.3, columns=2)
     ends, said = {}, []
     for i, (name, runs) in enumerate(training.items()):
         mean = [sum(values) / len(runs) for values in zip(*runs, strict=True)]
         curve.plot(steps, mean, **line_style(i))
-        curve.text(0.97, 0.9 - 0.1 * i, name, ha="right", va="center", transform=curve.transAxes, fontsize=10.5,
+        x, y = ((0.62, 0.27), (0.03, 0.05))[i]                       # above the one curve, below the other
+        curve.text(x, y, name, ha="left", va="center", transform=curve.transAxes, fontsize=10.5,
                    color=line_style(i)["color"])  # fmt: skip
         changes = [[loss - run[0] for loss in run] for run in losses[name]]
         for change in changes:
@@ -135,6 +149,13 @@ def training_and_batches(
     batch.set_xticks(sizes, [f"{size}" for size in sizes])
     batch.minorticks_off()
     name_lines(batch, "texts in a batch", "", "test loss, minus that in batches of one")
+    batch.locator_params(axis="y", nbins=5)
+    if largest:
+        right = batch.get_xlim()[1]
+        batch.axvspan(largest, right, color=PALE, alpha=0.6, linewidth=0, zorder=0)
+        batch.set_xlim(right=right)
+        batch.text(largest * 0.93, 0.97, f"grey: larger than any\nbatch in training ({largest})", ha="right", va="top",
+                   transform=batch.get_xaxis_transform(), fontsize=10, color=GREY)  # fmt: skip
     _name_ends(batch, sizes[-1], ends, 0.1)
     show(drawn, f"Two models, {len(runs)} seeds each. {'; '.join(said)}.")
 
@@ -255,7 +276,7 @@ def missed_mutants(differences: Mapping[str, tuple[float, float]], luck: float) 
     A filled point differs by more than its bar from zero, a hollow one does not. Grey is what differs from zero by no
     more than `luck`, which is by how much the repaired model's own seeds differ.
     """
-    drawn, ax = figure(6.4, 0.9 + 0.32 * len(differences))
+    drawn, ax = figure(6.4, 1.1 + 0.32 * len(differences))
     ax.axvspan(-luck, luck, color=PALE, alpha=0.6, linewidth=0, zorder=0)
     ax.axvline(0, color=GREY, linewidth=1.2)
     for y, (middle, half) in enumerate(differences.values()):
@@ -264,14 +285,13 @@ def missed_mutants(differences: Mapping[str, tuple[float, float]], luck: float) 
         marker = "o" if not beyond else "<" if middle < 0 else ">"
         ax.plot([middle - half, middle + half], [y, y], color=colour, linewidth=2, zorder=2)
         ax.plot(middle, y, marker, color=colour, markerfacecolor=colour if beyond else "white", markersize=7, zorder=3)
-    ax.text(0, 1.5, f"the repaired model's\nown seeds differ\nby up to {luck:.3f}", ha="center", va="center",
-            fontsize=9.5, color=INK, linespacing=1.15,
-            bbox={"facecolor": "#f0f0f0", "edgecolor": "none", "pad": 1})  # fmt: skip
+    ax.annotate(f"grey: the repaired model's own seeds differ by up to {luck:.3f}", (0, 1.5), (luck, 1.02), ha="right",
+                textcoords=("data", "axes fraction"), va="bottom", fontsize=10, color=GREY)  # of the band, above it
     ax.set_xlim(min(middle - half for middle, half in differences.values()) - 0.2 * luck, 1.2 * luck)
     ax.set_ylim(len(differences) - 0.4, -0.6)
     ax.set_yticks(range(len(differences)), list(differences))
     ax.tick_params(axis="y", length=0)
-    name_lines(ax, "nats per token; left of 0: lower with the change", "")
+    name_lines(ax, "nats per token; left of 0: a lower loss", "")
     listed = "; ".join(f"{name} {middle:+.3f} ± {half:.3f}" for name, (middle, half) in differences.items())
     said = f"The repaired model's own seeds differ by up to {luck:.3f}. {listed}."
     show(drawn, f"Loss of each mutant minus the repaired model's, nats per token. {said}".replace("-", "−"))

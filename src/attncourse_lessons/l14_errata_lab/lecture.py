@@ -10,16 +10,16 @@
 # # Lecture @errata_lab · Errata lab: testing equations, tables and code
 #
 # *About 55 minutes, ten of them a game; a good place for a break is before mutation testing. You need the course up
-# to [lecture @transformer](@transformer); some of the overclaims are about [lecture
+# to [lecture @transformer](@transformer); some of the overclaims concern [lecture
 # @cheap_attention](@cheap_attention).*
 #
 # After this lecture you can
 #
 # * turn a doubt about an equation, a table or a page of code into a **test** that fails;
 # * choose the cheapest test first: shapes, a limiting case, a trusted implementation, training;
-# * use **property-based**, **metamorphic**, **differential** and **mutation testing**, and call each by its name;
+# * name and use **property-based**, **metamorphic**, **differential** and **mutation testing**;
 # * test **that gradients arrive**;
-# * say what a falling loss proves about a model, and what it does not;
+# * say what a falling loss shows about a model, and what it does not show;
 # * tell an error from an overclaim, a convention, and a line that is right but easily misread.
 #
 # ## A worked example: one formula, four questions
@@ -27,11 +27,11 @@
 # A slide on self-attention says $o_i = \sum_i \alpha_{ij} v_i$, with attention weights $\alpha$ and values $v$. Is it
 # right? We ask four questions, the cheapest first:
 #
-# 1. **Shapes**: does the code return $(n, d)$, a row for each token?
-# 2. **A limiting case**: a weighted average of equal values must be that value again. Is it?
-# 3. **A trusted peer**, or *reference implementation*: does torch's own attention return the same?
-# 4. **Training**: what test loss does a small causal language model reach with this line? A stored run with ten seeds
-#    has measured it.
+# 1. **Shapes**: does the program return $(n, d)$, one row for each token?
+# 2. **A limiting case**: if all values are equal, their weighted average must be that same value. Is it?
+# 3. **A trusted peer**, or *reference implementation*: does torch's own attention return the same output?
+# 4. **Training**: what test loss does a small causal language model reach with this line? (We have stored the losses
+#    of ten seeds.)
 #
 # *Guess first:* which of the four show that something is wrong?
 
@@ -105,22 +105,23 @@ for name, mixing, stored in (("as printed", alpha.mT, "sum over the query"),
 # {print}
 
 # %% [markdown]
-# **The limiting case and the peer show the fault, each in one line.** The *shape of the output* does not, because the
-# table of weights is square and fits either way round. Training even rewards the fault: the loss is far *lower*. It
-# looks suspicious only after a conversion: 0.086 nats per token means that the correct token typically gets a
-# probability of $e^{-0.086} \approx 0.92$. That is hard to believe of a small model that sees only the past.
+# **The limiting case and the peer show the fault, each in one line.** The *shape of the output* does not: the matrix
+# of weights is square, so its transpose fits just as well. Training even rewards the fault: the loss is far *lower*.
+# It looks suspicious only as a probability: at 0.086 nats per token, the correct token typically gets
+# $e^{-0.086} \approx 0.92$. That is hard to believe of a small model that sees only the past.
 #
-# Why is the loss so low? Taken literally, the line cannot be run, because the sum uses up the $i$ that stands on the
-# left. We ran the nearest line that can be, $o_j = \sum_i \alpha_{ij} v_i$. The rows of our $\alpha$ belong to the
-# queries, so it sums over the *queries*, and uses a column of the weights where it should use a row. The figure draws
-# new weights, this time under a causal mask:
+# Why is the loss so low? Taken literally, the line cannot be programmed: the sum runs over $i$, so the right-hand
+# side has no $i$ left to match the $i$ in $o_i$. We ran the nearest line that can be programmed,
+# $o_j = \sum_i \alpha_{ij} v_i$. The rows of our $\alpha$ belong to the queries. So this sum runs over the *queries*:
+# it uses a column of the weights where it should use a row. The figure shows other weights, this time with a causal
+# mask:
 
 # %% tags=["hide-input"]
 causal = torch.ones(4, 4, dtype=torch.bool).tril()
 scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))        # (4, 4)
 figures.row_or_column(scores.masked_fill(~causal, -torch.inf).softmax(dim=-1), 1)
-#| caption: Causal weights; hatched: the future. Blue: the row that token 1 should use. Orange:
-#|   the column that the printed sum uses.
+#| caption: Token 1 should use its row (blue). The printed sum uses its column (orange),
+#|   with weights of later queries. Causal weights; hatched: the future.
 #| label: column
 
 # %% [raw] slide
@@ -128,20 +129,20 @@ figures.row_or_column(scores.masked_fill(~causal, -torch.inf).softmax(dim=-1), 1
 # {figure}
 
 # %% [markdown]
-# The orange column does not sum to 1, and such sums are what the limiting case found. In a causal model the column
-# holds the weights of the queries $i \ge j$, because only they may attend to key $j$. So token $j$ also gets the values
-# of *later* tokens, and the model reads the token that it has to predict.
+# The orange column does not sum to 1; that is what the limiting case found. In a causal model, column $j$ holds the
+# weights of the queries $i \ge j$, because only they may attend to key $j$. So token $j$ also gets the values of
+# *later* tokens, and the model can read the token that it has to predict.
 
 # %% [markdown] teaches="what slides get wrong"
 # ## A list of claims, each with a test
 #
-# This line comes from one of the five slide decks that the course grew out of. They are good decks, yet they contain
-# mistakes, some of which you have met in boxes headed "A common mistake". The package holds the whole list, whose
-# entries are of four kinds:
+# This line comes from one of the five slide decks from which this course grew. They are good decks, but they contain
+# mistakes. You have met some in boxes headed "A common mistake". The package holds the whole list, with entries of
+# four kinds:
 #
 # * **definite**: wrong in every reading that the rest of the slide allows;
-# * **overclaim**: true of less than it says;
-# * **convention**: a choice that is sound by itself, but clashes with the one that the entry's test assumes;
+# * **overclaim**: true, but only under a condition that the slide does not state;
+# * **convention**: a sound choice, but not the one that the entry's test assumes;
 # * **no error**: right as it stands, but easily misread.
 
 # %% [raw] slide
@@ -151,7 +152,7 @@ figures.row_or_column(scores.masked_fill(~causal, -torch.inf).softmax(dim=-1), 1
 # | kind | |
 # |---|---|
 # | **definite** | wrong in every reading that the slide allows |
-# | **overclaim** | true of less than it says |
+# | **overclaim** | true, but only under a condition that is not stated |
 # | **convention** | a choice that clashes with another choice |
 # | **no error** | right, but easily misread |
 
@@ -167,9 +168,10 @@ assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) <
 
 # %% [markdown]
 # **Each entry has code behind it: the line as printed, the line as it should be, and one test that is run on both.**
-# "This looks odd" is an opinion, but a failing test is evidence, because the author can run it and watch it pass after
-# the repair. In all 67 entries the corrected line passes its test, and the printed line fails it unless the entry is
-# *no error*. (A † marks a possible slip of our transcription.)
+# "This looks odd" is an opinion. A failing test is evidence: the author can run it, and watch it pass after the
+# repair. In all 67 entries the corrected line passes its test, and the printed line fails it unless the entry is *no
+# error*. (The card says 0.35 and our first cell 0.5, because they sampled different weights. A † marks a possible
+# slip of our transcription.)
 
 # %% [raw] slide
 # ## Four questions, in the order of their cost
@@ -183,46 +185,46 @@ assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) <
 # %% [markdown]
 # ## Four questions, in the order of their cost
 #
-# Each of the four questions has a name in the field, and you can put it to a line of your own:
+# You can ask the same four questions about any line. Each has a name in the field:
 #
-# | ask | it costs | the field's name |
+# | question | cost | name in the field |
 # |---|---|---|
 # | **Do the shapes fit?** | a pencil | **shape check** |
-# | **What comes out where the answer is known?** | two calls | **limiting case**; or **metamorphic testing** ([@chen1998]), if the answer is known only *relative to another call* |
-# | **Is it the same as something trusted?** | three lines | **differential testing** ([@mckeeman1998]) |
-# | **Does the loss show it?** | a run for each seed | training and evaluation |
+# | **What comes out where the answer is known?** | one or two calls | **limiting case**; or **metamorphic testing** ([@chen1998]), if the answer is known only *relative to another call* |
+# | **Is it the same as something trusted?** | three lines of code | **differential testing** ([@mckeeman1998]) |
+# | **Does the loss show it?** | one run for each seed | training and evaluation |
 #
-# Every test needs an **oracle** ([@barr2015]), something that decides whether an output is right. Nobody can tell from
-# a text alone what the right logits are: this is the **oracle problem**. A **metamorphic relation** gets around it by
-# comparing two calls whose outputs must stand in a known relation. In our two relations, they must be equal wherever
-# the figure has a green sign:
+# Every test needs an **oracle** ([@barr2015]), something that decides whether an output is right. But nobody knows
+# what the right logits for a text are: this is the **oracle problem**. A **metamorphic relation** avoids it. It
+# compares two calls whose outputs must stand in a known relation. Here are two, in which outputs must be equal
+# wherever there is a green sign:
 
 # %% tags=["hide-input"]
 figures.two_relations()
-#| caption: Two metamorphic relations. Purple: what changes between two calls. Green: what
-#|   must stay equal. Hatched: outputs that are not compared.
+#| caption: Two metamorphic relations: change what is purple, and the outputs with a green
+#|   sign must stay equal. Hatched outputs are not compared.
 #| label: relations
 
 # %% [raw] slide
 # ## Two metamorphic relations
 # {figure}
 #
-# Nobody knows the right outputs. But these must agree.
+# Nobody knows the right outputs. But these outputs must agree.
 
 # %% [markdown]
-# On the left, another ending must not change the outputs before it. On the right, the other texts in the batch must not
+# On the left, another ending must not change the outputs before it. On the right, another text in the batch must not
 # change any output for this one.
 #
 # ## Property-based testing: do the shapes fit?
 #
-# We begin with the cheapest question, and ask it of many sizes at once. In **property-based testing** ([@claessen2000])
-# you state a property that must hold for *all* inputs, and a program tries it on many sampled ones.
+# In **property-based testing** ([@claessen2000]) you state a property that must hold for *all* inputs, and a program
+# checks it on many sampled inputs.
 #
 # A slide writes the output of multi-head attention for *one* token, as a column:
-# $\text{output} = Y[\text{output}_1; \dots; \text{output}_h]$, with $Y \in \mathbb{R}^{d \times d}$ and the outputs of
-# the $h$ heads stacked. In our code tokens are rows, so $Y$ belongs to the right of the heads. Suppose that somebody
-# types the slide's line as it stands, and a program samples 200 sizes. *Guess first:* for how many does $Y$ on the left
-# raise an error: all, most, or none?
+# $\text{output} = Y[\text{output}_1; \dots; \text{output}_h]$. Here $Y \in \mathbb{R}^{d \times d}$, and the outputs
+# of the $h$ heads are stacked. In our code tokens are rows, so $Y$ must stand to the right of the heads. Suppose that
+# somebody types the slide's line as it stands. A program samples 200 sizes. *Guess first:* for how many of them does
+# $Y$ on the left raise an error: all, most, or none?
 
 # %% [raw] slide
 # ## Do the shapes fit?
@@ -255,36 +257,35 @@ assert all(n == d for n, d in runs) and len(failing) > 150
 # ## Never test with n = d
 # {print}
 #
-# A single sample might have had $n = d$; 200 samples do not all. In Python: `hypothesis`.
+# A single sample could have had $n = d$; not all of 200 samples do. In Python: `hypothesis`.
 
 # %% [markdown]
-# **The left product fails in most samples, and runs wherever $n = d$.** There it mixes tokens where it should mix
-# features, and nothing complains, so *never test with $n = d$.* (For a column the slide's line is right: the list calls
-# it a *convention*.)
+# **With $Y$ on the left, the product fails in most samples, but runs wherever $n = d$.** There it mixes tokens where
+# it should mix features, and nothing complains. So *never test with $n = d$.* (For a column the slide's line is
+# right. That is why the list calls it a *convention*.)
 #
-# <details><summary>Going further: a library</summary>The library `hypothesis` runs such loops, and looks for a smaller
-# input that still fails (**shrinking**).</details>
+# <details><summary>Going further: a library</summary>The library `hypothesis` runs such loops. When an input fails, it looks for a smaller one that still fails (**shrinking**).</details>
 
 # %% [markdown] erratum="Qz for all"
-# > **A common mistake: an index that is on one side only.** One deck makes the decoder's queries by "$q_i = Qz$".
-# > **Free indices**, over which no sum runs, must be the same on both sides of an equation. Here $i$ stands on the left
-# > alone, so either all $q_i$ are equal, or the right-hand side is a whole matrix. The line of the worked example fails
-# > this test, too, although its output has the right shape: the sum uses up the $i$ that stands on the left.
+# > **A common mistake: an index that is on one side only.** One deck computes the decoder's queries by "$q_i = Qz$".
+# > A **free index** is one over which no sum runs, and both sides of an equation must have the same free indices.
+# > Here only the left side has an $i$. So either all $q_i$ are equal, or the right-hand side is a whole matrix. The
+# > line of the worked example fails this test, too, although its output has the right shape: its free index is $i$ on
+# > the left and $j$ on the right.
 
 # %% [raw] slide
 # ## A common mistake: an index on one side only
 # $$q_i = Q z$$
 #
-# A letter on the left that does not occur on the right is a warning. The test: when $z_1$ changes, the other queries do
-# not.
+# A letter on the left that does not occur on the right is a warning. The test: when $z_1$ changes, the other queries
+# must stay.
 
 # %% [markdown]
 # ## Limiting cases and metamorphic relations: the answer is known
 #
-# To see *inside* a table of the right shape, we need a case whose answer we know. Three slides hide the future with
-# three different lines: "−∞ where $i > i$", "−∞ where $j \ge i$", and "set attention weights to 0", which we apply
-# after the softmax. *Guess first:* for each line, do the rows still sum to one, and is the future left without
-# weight?
+# To test the numbers *inside* a matrix, we need a case whose answer we know. Three slides hide the future with three
+# different lines: "−∞ where $i > i$", "−∞ where $j \ge i$", and "set attention weights to 0", which we apply after
+# the softmax. *Guess first:* for each line, do the rows still sum to one? And does the future get no weight?
 
 # %% [raw] slide
 # ## Known answers: three masks
@@ -292,7 +293,7 @@ assert all(n == d for n, d in runs) and len(failing) > 150
 # 2. −∞ where $j \ge i$
 # 3. weights set to 0 after the softmax
 #
-# > **Guess first.** For each line: do the rows sum to one? Is the future left without weight?
+# > **Guess first.** For each line: do the rows sum to one? Does the future get no weight?
 
 # %%
 scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))         # (4, 4)
@@ -303,8 +304,8 @@ tables = {
     "weights set to 0": scores.softmax(dim=-1) * (j <= i),
 }                                                                              # (4, 4) each
 figures.masked_tables(tables, allowed=j <= i)
-#| caption: Weights under three masks, and the answers to both questions. Hatched: the future.
-#|   Orange: weight in the future, or a sum that is not 1.
+#| caption: Weights under three masks: none passes both questions. Hatched: the future.
+#|   Orange frames: a weight where none may be, or none where one must be.
 
 # %% [raw] slide
 # ## One question is not enough
@@ -323,13 +324,13 @@ assert answers == [(True, False), (False, False), (False, True)]
 assert two_answers(scores.masked_fill(j > i, -torch.inf).softmax(dim=-1)) == (True, True)
 
 # %% [markdown]
-# **One question is not enough, because each of the two passes a wrong table.** (The right mask, −∞ where $j > i$,
-# passes both.) From left to right:
+# **One question is not enough: each of the two passes a wrong table.** (The right mask, −∞ where $j > i$, passes
+# both.) From left to right:
 #
 # * *$i > i$* is never true, so nothing is forbidden and the future keeps its weight.
 # * *$j \ge i$* hides each token even from itself. The first token sees nothing, so its weights are 0/0, which is NaN,
-#   and row 0 fails both questions. The other rows pass both. Only a third question catches them: does every token give
-#   itself some weight?
+#   and row 0 fails both questions. The other rows pass both, although they are wrong, too. A third question catches
+#   them: does every token give itself some weight?
 # * *Weights set to 0* leaves the future empty, but the rows lose the weight that the future had.
 #
 # In the third table the future has no weight. Can it still change the past? A program samples 50 models, each with
@@ -356,20 +357,21 @@ for faults in ((), ("weights set to 0",)):
 
 # %% [markdown] teaches="code: a block and a language model"
 # **It can, in each of the 50 samples.** Before the weights were set to 0, the softmax had divided them by a sum that
-# includes the future. The empty upper triangle hides this leak, whereas the relation compares outputs and finds it.
+# includes the future. The weights do not show this leak, since their upper triangle is empty. The relation compares
+# outputs, and finds it.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 1.
 #
 # ### A block that is not what its comments say
 #
 # A limiting case can also test a whole block. One deck has a language model in fifty lines of code. Its comments say
-# "pre-normalization" and "residual connection", so it means the pre-norm block of [lecture @deep_stacks](@deep_stacks).
-# In the printed code, however, each residual path begins on the wrong side of its norm:
+# "pre-normalization" and "residual connection", so the pre-norm block of [lecture @deep_stacks](@deep_stacks) is
+# meant. In the printed code, however, each residual path begins on the wrong side of its norm:
 
 # %% tags=["hide-input"]
 figures.two_blocks()
-#| caption: The block as printed and as repaired. Each residual path begins after the norm
-#|   (orange, dashed) or before it (blue).
+#| caption: In the printed block each residual path begins after the norm (orange, dashed),
+#|   in the repaired block before it (blue).
 #| label: blocks
 
 # %% [raw] slide
@@ -378,7 +380,7 @@ figures.two_blocks()
 #
 # A **limiting case**: **zeroed** sublayers, which return nothing but zeros.
 #
-# > **Guess first.** What does each block then return? For which $x$ would you see no difference?
+# > **Guess first.** What does each block then return? For which $x$ would the two blocks agree?
 
 # %%
 def printed(x, attention, feed_forward):
@@ -393,8 +395,8 @@ def repaired(x, attention, feed_forward):
     return x + feed_forward(layer_norm(x))
 
 # %% [markdown]
-# The limiting case is a block with **zeroed** sublayers, which return nothing but zeros. *Guess first:* what does
-# each block return then, $x$, norm($x$) or 0? And for which $x$ would you see no difference?
+# In the limiting case both sublayers are **zeroed**: they return nothing but zeros. *Guess first:* what does each
+# block then return: $x$, norm($x$) or 0? And for which $x$ would the two blocks agree?
 
 # %%
 def moves(block, x):
@@ -419,14 +421,14 @@ assert moves(printed, normed) < 1e-4, "on normalised vectors the test is blind"
 # On normalised vectors the broken block passes.
 
 # %% [markdown]
-# **The repaired block returns $x$, and the printed block returns norm($x$).** (It normalises twice, but the second time
-# changes little.) For the same reason the test is blind if $x$ is normalised already: the broken block passes. So
-# *choose ordinary inputs*.
+# **The repaired block returns $x$, and the printed block returns norm($x$).** (It normalises twice, but the second
+# time changes little.) If $x$ is already normalised, norm($x$) is nearly $x$. Then the test is blind: the broken
+# block passes. So *choose ordinary inputs*.
 #
 # ### Batch invariance: a text alone and in a batch
 #
 # The other relation of [@fig:relations] is **batch invariance**: a model's output for a text must not depend on the
-# other texts in the batch. The same deck's model breaks it in two lines, which give each token a position:
+# other texts in the batch. The same deck's model breaks it in the two lines that give each token its position:
 #
 # ```python
 # pos = torch.arange(x.size(0), device=x.device).unsqueeze(1)
@@ -434,12 +436,12 @@ assert moves(printed, normed) < 1e-4, "on normalised vectors the test is blind"
 # ```
 #
 # Its input `x` has the shape (batch, n), so `x.size(0)` counts *texts*. All tokens of a text get the same position,
-# the number of their text in the batch, and this changes when the text is read alone:
+# namely the number of the text in the batch. This number changes when the text is read alone:
 
 # %% tags=["hide-input"]
 figures.position_rows()
-#| caption: The row of the position table that each token gets. Orange: rows that depend on the
-#|   batch. Below: text 2 alone; the faulty code gives it other rows.
+#| caption: The row of the position table that each token gets. Read alone (below), text 2
+#|   keeps its rows only in the repaired model.
 #| label: positions
 
 # %% [raw] slide
@@ -458,10 +460,10 @@ figures.position_rows()
 # > **Guess first.** Does the training loss show it? Does the test loss depend on the batch?
 
 # %% [markdown]
-# `SlideModel` is our repaired version of the deck's model, and its argument `faults` puts faults from the list back in.
-# We train the repaired model and the faulty one on docstrings. Then both read the same 64 test texts: one by one, four
-# at a time, and so on. *Guess first:* does the training loss show the fault? And does either test loss change as the
-# batch grows?
+# `SlideModel` is our repaired version of the deck's model, and its argument `faults` puts faults from the list back
+# in. We train the repaired model and the faulty one on docstrings. Then each model reads the same 64 test texts: one
+# by one, four at a time, and so on. *Guess first:* does the training loss show the fault? And does the test loss of
+# either model change as the batch grows?
 
 # %% tags=["hide-input"]
 corpus = docstrings(limit=4000)
@@ -498,9 +500,13 @@ for name, pairs in trainings.items():
     losses = torch.tensor([losses for _, losses in pairs])            # (3, 100)  seeds, steps
     smooth[name] = losses.unfold(1, 10, 10).mean(dim=-1).tolist()     # means of ten steps
     shown[name] = [[loss_in_batches(model, size) for size in sizes] for model, _ in pairs]
-figures.training_and_batches(smooth, range(10, 101, 10), shown, sizes)
-#| caption: Nats per token. Left: training loss, means of 3 seeds and 10 steps; the axis
-#|   starts above 0. Right: each seed's test loss, minus its loss in batches of one.
+texts_in = Counter()
+for seed in range(3):
+    batches = islice(text_batches(train, 512, 64, seed=seed), 100)    # as in training
+    texts_in.update(len(batch.tokens_in) for batch in batches)
+figures.training_and_batches(smooth, range(10, 101, 10), shown, sizes, max(texts_in))
+#| caption: Left: both models learn alike (means of 3 seeds and 10 steps; axis without 0).
+#|   Right: for every seed, only the faulty model's loss depends on the batch.
 #| label: batches
 
 # %% tags=["hide-input"]
@@ -508,10 +514,6 @@ half = [torch.tensor(lines).mean(dim=0)[5:] for lines in smooth.values()]
 assert (half[1] < half[0]).all(), "from step 60 on the faulty mean is the lower one"
 spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
 assert max(spread["repaired"]) < 1e-4 and min(spread[FAULT]) > 0.1
-texts_in = Counter()
-for seed in range(3):
-    batches = islice(text_batches(train, 512, 64, seed=seed), 100)    # as in training
-    texts_in.update(len(batch.tokens_in) for batch in batches)
 ((usual, times),) = texts_in.most_common(1)
 assert (usual, max(texts_in)) == (8, 26) and times > 150, "of 300 batches"
 
@@ -520,45 +522,49 @@ assert (usual, max(texts_in)) == (8, 26) and times > 150, "of 300 batches"
 # {figure}
 
 # %% [markdown]
-# **Training gives no warning, but a second batch size does.** On the left both losses fall, and in the second half the
-# faulty one is even a little lower. In the right-hand panel, the repaired model has the same test loss at every batch
-# size, whereas the faulty model's loss rises from 16 texts on. Most training batches held 8 texts, and none held more
-# than 26, so a batch of 16 uses rows of the position table that were rarely trained, and one of 64 rows that never
-# were.
+# **Training gives no warning, but a second batch size does.** On the left both losses fall, and in the second half
+# the faulty model's is even a little lower. On the right the repaired model has the same test loss at every batch
+# size, but the faulty model's loss rises from 16 texts on. Most training batches held 8 texts, and none held more
+# than 26. So a batch of 16 uses rows of the position table that were rarely trained, and a batch of 64 also uses rows
+# that were never trained.
 #
-# <details><summary>How can a model manage without the places of its tokens?</summary>
+# <details><summary>How can a model manage without the positions of its tokens?</summary>
 #
-# Even with no positions at all, models learn much about places ([@haviv2022]), probably from the causal mask: token $t$
-# attends to $t + 1$ tokens, and no other token to just as many.
+# Even without any positional encoding, a causal language model learns much about positions ([@haviv2022]), probably
+# from its mask: token $t$ attends to $t + 1$ tokens, so this number tells its position.
 # </details>
 #
 # <details><summary>Going further: both relations from one gradient</summary>
 #
-# Both relations also have a form that needs one `backward` and no second input ([@karpathy2019]). The gradient of the
-# output at one place, with respect to all embeddings, must be zero at later places and in other texts. Where it is not,
-# it names the leak. But it is blind to what enters without a gradient, as the number of a text does here.
+# One `backward` can test both relations, without a second input ([@karpathy2019]). Take the gradient of the output at
+# one position with respect to all embeddings. It must be zero at later positions and in other texts. Where it is not
+# zero, it shows the leak. But this test is blind to what enters without a gradient, such as the number of a text
+# here.
 # </details>
 #
-# Two more relations are worth a test. *Padding* must change no output for the real tokens ([lecture
-# @masking](@masking)), and writing with a *cache* must give the logits of one call for the whole text ([lecture
-# @many_heads](@many_heads)). For both, switch dropout off first, with `model.eval()`.
+# <details><summary>Going further: two more relations</summary>
+#
+# *Padding* must not change the outputs of the real tokens ([lecture @masking](@masking)). Generation with a *KV
+# cache* must give the same logits as one call on the whole text ([lecture @many_heads](@many_heads)). For both, first
+# switch dropout off with `model.eval()`.
+# </details>
 #
 # ### Three tests of a training run: the first loss, one batch, the gradient
 #
-# Would testing the training run itself have given a warning? Three such tests are common, and all are cheap:
+# Would a test of the training run itself have warned us? Three such tests are common and cheap:
 #
-# 1. **The first loss.** An untrained model knows nothing, so its loss must be near that of guessing, $\ln |V|$ for a
-#    vocabulary $V$ (a little above it here, because random logits differ). If it is not, suspect the initialisation or
-#    the computation of the loss.
-# 2. **Overfit one batch** ([@karpathy2019]). Trained on the same few texts, a model must reach the lowest possible
-#    loss. If it does not, suspect the learning rate or a cut gradient; if it gets below, something tells it which
-#    text it reads. Here the lowest is not 0 but $\ln 8 / 32 = 0.065$: the eight texts begin alike, so the model must
-#    guess once which of them it is reading.
-# 3. **Gradients arrive.** After one `backward` every parameter must have a gradient, and texts of 32 tokens must reach
-#    32 rows of the position table.
+# 1. **The first loss.** An untrained model knows nothing, so its loss must be close to that of a uniform guess,
+#    $\ln |V|$ for a vocabulary $V$ (a little above it, because random logits are not all equal). If it is not,
+#    suspect the initialisation or the computation of the loss.
+# 2. **Overfit one batch** ([@karpathy2019]). Trained on the same few texts again and again, a model must reach the
+#    lowest possible loss. If it does not, suspect the learning rate or a cut gradient. With our eight texts of 32
+#    tokens the lowest loss is not 0 but $\ln 8 / 32 = 0.065$: all eight begin alike, so the model must guess once
+#    which of them it is reading.
+# 3. **Gradients arrive.** After one `backward` every parameter must have a gradient. From texts of 32 tokens, it must
+#    reach 32 rows of the position table.
 #
-# We test the repaired model and three faults: positions by the batch, the printed block, and positions that are
-# `detach`ed, so that no gradient reaches them. *Guess first:* which test finds which fault?
+# We test the repaired model and three faulty ones: with positions by the batch, with the printed block, and with
+# positions that are `detach`ed, so that no gradient reaches them. *Guess first:* which test finds which fault?
 
 # %%
 class Detached(SlideModel):                               # no gradient for its positions
@@ -642,10 +648,10 @@ for fault, leaks in {"": False, FAULT: False, "i > i": True, "weights set to 0":
 
 # %% [markdown]
 # **Two tests find the positions by the batch, one finds the detached positions, and none finds the printed block.**
-# With positions by the batch, one batch is learned *too well*, because each text's number names the text, and the
-# gradient reaches only 8 rows, one for each text. The detached table gets no gradient, yet its model overfits as well
-# as the repaired one. The printed block passes everything, because these tests ask whether a model *can learn*, not
-# whether it is the model that was meant.
+# With positions by the batch, the loss on one batch falls *below* the lowest possible value, because a text's number
+# tells the model which text it reads. And the gradient reaches only 8 rows, one for each text. The detached table
+# gets no gradient, but its model overfits as well as the repaired one. The printed block passes everything: these
+# tests ask whether a model *can learn*, not whether it is the model that was meant.
 
 # %% [raw] slide
 # ## Boundary values: the longest text
@@ -656,10 +662,10 @@ for fault, leaks in {"": False, FAULT: False, "i > i": True, "weights set to 0":
 # %% [markdown] erratum="max_len not handed on"
 # ### Boundary values: the longest text
 #
-# All these tests used short texts, but some faults wait for a long one.
+# All these tests used short texts, but some faults show only in a long one.
 #
-# > **A common mistake: a size that is not handed on.** The same code lets you choose `max_len` and sizes its table of
-# > positions by it, but each block's mask keeps the block's own default, 128. In training, texts are cut to that
+# > **A common mistake: a size that is not handed on.** In the same code the position table gets the length `max_len`,
+# > which you can choose. But each block makes its mask for its own default, 128. In training, texts are cut to that
 # > length, so nobody notices. **Boundary value analysis** finds such faults: try the shortest and the longest allowed
 # > input, and one step beyond each.
 
@@ -678,28 +684,28 @@ for name, faults in {"repaired": (), "as printed": ("max_len not handed on",)}.i
 # ## 256 tokens
 # {print}
 #
-# The longest allowed text finds the fault. In training, nobody uses one.
+# The longest allowed text finds the fault. In training there is none.
 
 # %% [markdown]
-# **The longest allowed text, 256 tokens, finds the fault.** A single token runs in both, and both refuse 257 tokens, as
-# they should.
+# **The longest allowed text, 256 tokens, finds the fault.** A single token runs in both models, and both refuse 257
+# tokens, as they should.
 
 # %% [markdown] erratum="ε outside the root"
 # ## Differential testing: is it the same as something trusted?
 #
-# What if you cannot think of a relation? If a library has the same function, three lines compare the two, and you need
-# no idea of what might be wrong. LayerNorm is a good example.
+# What if you cannot think of a relation? If a library has the same function, compare the two: you need not know what
+# might be wrong. LayerNorm is a good example.
 #
 # > **A common mistake: taking two conventions for one.** One deck divides by $\sigma + \varepsilon$, another by
 # > $\sigma$, torch and this course by $\sqrt{\sigma^2 + \varepsilon}$. Each is a convention and none is an error, but
 # > they are three *different* functions.
 #
-# *Guess first:* with $\varepsilon = 10^{-5}$, do the outputs of the first formula and of torch's differ by more than
+# *Guess first:* let $\varepsilon = 10^{-5}$. Does the output of the first formula differ from torch's by more than
 # 0.01 if the features are of size about 1? And if they are of size 0.01?
 
 # %% [raw] slide
 # ## Differential testing
-# Where a library has the same thing, comparing takes three lines.
+# Where a library has the same function, three lines of code compare the two.
 #
 # **A common mistake: taking two conventions for one.** $\sigma + \varepsilon$, $\sigma$, $\sqrt{\sigma^2 +
 # \varepsilon}$.
@@ -726,26 +732,27 @@ for dtype in (torch.float32, torch.bfloat16):
 
 # %% [markdown]
 # **The difference is tiny at size 1 and large at size 0.01, so compare at several sizes.** At size 0.01 the variance,
-# $10^{-4}$, is only ten times as large as the ε inside torch's root. Outside the root, the same ε is only a thousandth
-# of σ.
+# $10^{-4}$, is only ten times as large as the ε inside torch's root. So it changes torch's output noticeably. Outside
+# the root, the same ε is only a thousandth of σ.
 #
-# Two correct implementations still round at different steps, so a comparison needs a **tolerance**.
+# Even two correct implementations round differently, so a comparison needs a **tolerance**.
 # `torch.testing.assert_close(ours, peer)` chooses one for you.
 #
 # <details><summary>Going further: how large a tolerance, and in which number type?</summary>
 #
-# A few times the **machine epsilon** of the number type (the step from 1 to the next larger number), times the largest
-# output. For features of size about 1, our norm and torch's differ by rounding alone: by 5e-07 in float32, and by 2e-02
-# in bfloat16.
+# A few times the **machine epsilon** of the number type (the step from 1 to the next larger number), times the
+# largest output. For features of size about 1, our norm and torch's differ only by rounding: by 5e-07 in float32, and
+# by 2e-02 in bfloat16.
 #
-# So look for the ε outside the root in float32. There, even at size 1, a tolerance fits between rounding and the 2e-05
-# that this ε costs. In bfloat16 rounding hides the fault, unless you compare at size 0.01, where it is 0.2.
+# So look for the ε outside the root in float32. There, even at size 1, you can choose a tolerance between the
+# rounding and the difference of 2e-05 that this ε makes. In bfloat16 rounding hides the fault, unless you compare at
+# size 0.01, where the difference is 0.2.
 # </details>
 #
 # ### Tables: count them
 #
-# For a table of numbers the trusted peer is arithmetic. Since the number of layers and the widths determine the
-# number of parameters, a row can contradict itself:
+# For a table of numbers the trusted peer is arithmetic. The number of layers and the widths determine the number of
+# parameters, so a row can contradict itself:
 
 # %% tags=["hide-input"]
 for name in ("d_ff of the 8 layers", "24 heads"):
@@ -758,14 +765,13 @@ for name in ("d_ff of the 8 layers", "24 heads"):
 # ## Tables: count them
 # {print}
 #
-# The second was copied faithfully from the paper. A table does not become right by being published.
+# The second was copied faithfully from the paper. Being published does not make a table right.
 
 # %% [markdown]
-# **Neither row fits its count.** In the first, 8 layers of encoder and 8 of decoder have 16 feed-forward networks with
-# $2 \cdot 768 \cdot d_\text{ff}$ weights each. Together these are 101 million for $d_\text{ff} = 4096$ and 113 million
-# for 4608: the difference between the two counts. In the second, 24 heads of 128 make attention 3,072 wide inside, 1.5
-# times as wide as the 16 heads of the corrected row. That row was copied faithfully from a paper, so a table does not
-# become right by being published.
+# **Neither row fits its count.** In the first, 8 encoder layers and 8 decoder layers have 16 feed-forward networks
+# with $2 \cdot 768 \cdot d_\text{ff}$ weights each. Together these are 101 million for $d_\text{ff} = 4096$ and 113
+# million for 4608, which explains the difference between the two counts. In the second, 24 heads of 128 are 1.5 times
+# as wide as the model. The deck copied this row faithfully from a paper: being published does not make a table right.
 #
 # ### One table, three transcriptions
 #
@@ -776,7 +782,7 @@ for name in ("d_ff of the 8 layers", "24 heads"):
 # ## One table, three transcriptions
 # Narang et al. (2021) in three decks: 304 numbers that all three have.
 #
-# Where they disagree, does a majority say what is right?
+# Where they disagree, is the majority right?
 
 # %% tags=["hide-input"]
 names, readings = transcriptions()                        # (3, rows, columns)
@@ -814,12 +820,12 @@ for name, row, printed_as, right in (("d_ff of the 8 layers", "8 layers, d_ff", 
 # **Now you:** a@errata_lab, exercise 2
 
 # %% [markdown]
-# **The vote decides 13 of the 14 places, all but the third line shown, but a majority can be wrong.** The last two
-# lines show *names* of rows, in which the copies differ, too. In both, two decks agree against *CSE 576*, and both are
-# wrong: the count of parameters gives 4608, and the paper has *GeLU*. We guess that they copied a source that already
-# had these slips. **Copies are not witnesses**, because they make the same mistake for the same reason. Even programs
-# that were written independently fail on the same inputs more often than chance allows ([@knight1986]), so a peer that
-# agrees is evidence, not proof.
+# **The vote decides 13 of the 14 places (all but the third line shown), but a majority can be wrong.** The last two
+# lines show *names* of rows, in which the copies differ, too. Both times two decks outvote *CSE 576*, and are wrong:
+# the count of parameters gives 4608, and the paper has *GeLU*. Probably both copied a source that already had these
+# slips. **Copies are not witnesses**: they make the same mistake for the same reason. Even programs that were written
+# independently fail on the same inputs more often than chance predicts ([@knight1986]). So a peer that agrees is
+# evidence, not proof.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 2.
 
@@ -840,52 +846,50 @@ for name in FAULTS:
 # ## Mutation testing: would the loss have shown it?
 #
 # The fourth question, whether the loss shows it, costs whole training runs. Is it a good test? **Mutation testing**
-# ([@demillo1978]) tests the *tests*: change a program by one small step, and see whether the tests notice. The
-# changed program is a **mutant**, a test that fails on it **kills** it, and the share of mutants that are killed is
-# the **mutation score**.
+# ([@demillo1978]) tests the *tests*: make one small change in a program, and see whether the tests notice. The
+# changed program is a **mutant**. A test that fails on a mutant **kills** it, and the share of the mutants that are
+# killed is the **mutation score**.
 #
-# Our mutants are fourteen entries of the list, programmed into the small language model one at a time. Ten are definite
-# errors, two are conventions, and two are no error on their slide, but we programmed what a reader may take them for:
+# Our mutants are fourteen entries of the list, each programmed into the small language model by itself. You have met
+# nine of them: *sum over the query*, *i > i*, *not even itself* (−∞ where $j \ge i$), *weights set to 0* and *Y on the
+# left* in attention, *ε outside the root* in the norm, and in the model the *printed block*, *positions by the batch*
+# and *max_len not handed on*. Five are new:
 
 # %% tags=["hide-input"]
 MUTANTS = {
-    "attention": {
-        "sum over the query": "uses the columns of the weights in place of the rows",
-        "i > i": "masks nothing",
-        "not even itself": "masks the future and the token itself",
-        "weights set to 0": "sets weights to 0 after the softmax",
-        "Y on the left": "multiplies the heads by Y from the left",
-    },
-    "norm": {
-        "a sum for the mean": "subtracts the sum of the features in place of their mean",
-        "a product for the difference": "computes σ from x · μ instead of x − μ",
-        "a root too many": "divides by √σ",
-        "unit mean": "adds 1 to each normalised feature",
-        "ε outside the root": "divides by σ + ε",
-    },
-    "model": {
-        BLOCK: "begins the residual paths after the norms",
-        FAULT: "numbers the texts in place of the tokens",
-        "max_len not handed on": "has masks for 128 tokens, whatever was asked for",
-        "no final norm": "hands the last block's output to the output layer",
-    },
+    "attention": ("sum over the query", "i > i", "not even itself", "weights set to 0",
+                  "Y on the left"),
+    "norm": ("a sum for the mean", "a product for the difference", "a root too many",
+             "unit mean", "ε outside the root"),
+    "model": (BLOCK, FAULT, "max_len not handed on", "no final norm"),
 }
 assert [name for names in MUTANTS.values() for name in names] == list(FAULTS)
 called = {name: "printed block" if name == BLOCK else name for name in FAULTS}
 kinds = {name: erratum(name).kind.replace("no error", "misread") for name in FAULTS}
-for part, names in MUTANTS.items():
-    for k, (name, does) in enumerate(names.items()):
-        marked = "" if kinds[name] == "definite" else f" ({kinds[name]})"
-        print(f"{'' if k else part:<10} {called[name]:<29} {does}{marked}")
+for name, does in {
+    "a sum for the mean": "the norm subtracts the sum of the features, not their mean",
+    "a product for the difference": "the norm computes σ from x · μ, not from x − μ",
+    "a root too many": "the norm divides by √σ",
+    "unit mean": "the norm adds 1 to each normalised feature",
+    "no final norm": "the output layer gets the last block's output as it is",
+}.items():
+    print(f"{name:>28}: {does}")
 of_kind = Counter(kinds.values())
 assert of_kind == {"definite": 10, "misread": 2, "convention": 2}
+misread = {name for name in FAULTS if kinds[name] == "misread"}
+assert misread == {"weights set to 0", "no final norm"}
+assert {name for name in FAULTS if kinds[name] == "convention"} == {
+    "Y on the left", "ε outside the root"}
 
 # %% [markdown]
-# A stored run trained the model with each of them, from ten seeds. Which faults would you *notice* from the loss on
-# held-out texts? We fix a rule before we look. Three things count as noticed:
+# Ten are definite errors. Two are conventions: *Y on the left* and *ε outside the root*. Two are no error on their
+# slides, *weights set to 0* and *no final norm*; we programmed what a hasty reader takes them for (**misread**).
+#
+# We trained the model with each of them, from ten seeds, and stored the losses. Which faults would you *notice* from
+# the loss on held-out texts? We fix a rule before we look. What counts as noticed:
 #
 # 1. a crash, or a loss that is not a number (NaN);
-# 2. a mean loss that is *worse* than the repaired model's, by more than the repaired model's own seeds differ;
+# 2. a mean loss that is *worse* than the repaired model's by more than the repaired model's own seeds differ;
 # 3. a mean loss that is *better* by half a nat or more, which is too good to be true.
 #
 # *Guess first:* how many of the fourteen go unnoticed? And does any fault lower the loss without making it too good to
@@ -920,12 +924,12 @@ assert [len(members) for members in groups.values()] == [1, 1, 3, 2, 7]
 # {print}
 
 # %% [markdown]
-# **By this rule the loss notices seven of the fourteen and misses seven**, among them four definite errors.
-# The rule is lenient where a loss is a little lower, because hardly anybody looks for a mistake when the loss improves.
-# If *every* change of more than 0.015 counted, the loss would notice eleven. Both rules need the loss of the repaired
-# model, which the author of a mistake does not have.
+# **By this rule the loss notices seven of the fourteen and misses seven**, among them four definite errors. The rule
+# lets a small gain pass, because hardly anybody looks for a mistake when the loss improves. If *every* change of more
+# than 0.015 counted, the loss would notice eleven. But the author of a mistake does not have the repaired model's
+# loss.
 #
-# How do the missed seven differ from the repaired model?
+# How far are the losses of the missed seven from the repaired model's?
 
 # %% tags=["hide-input"]
 unseen = [name for name in FAULTS if not verdicts[name][0]]
@@ -935,8 +939,8 @@ hidden = dict(sorted(hidden.items(), key=itemgetter(1)))  # the largest first
 figures.missed_mutants(
     {f"{called[name]} ({kinds[name]})": pair for name, pair in hidden.items()}, luck
 )
-#| caption: Test loss of the seven missed mutants minus the repaired model's (same seed).
-#|   Ten seeds, 95 % intervals. Triangle: all below 0; circle: 0 lies inside.
+#| caption: Five of the seven missed mutants lower the test loss (triangles); for two, 0
+#|   lies in the interval (circles). Mean differences of ten seeds, 95 % intervals.
 #| label: hidden
 
 # %% tags=["hide-input"]
@@ -956,25 +960,25 @@ assert {*unseen} - {*small} == {BLOCK, *same}, "what a rule misses that counts s
 # {figure}
 
 # %% [markdown]
-# **Five of the seven have a *lower* loss than the repaired model.** Who looks for a mistake when the loss has fallen?
-# Yet three of these five are definite errors: positions by the batch, a root too many and the printed block. So "it
-# trains better with my change" does not show that the change is what you think it is.
+# **Five of the seven have a *lower* loss than the repaired model.** Three of these five are definite errors:
+# positions by the batch, a root too many and the printed block. So "it trains better with my change" does not show
+# that the change is what you think it is.
 #
-# Two points lie on 0, because their faults matter elsewhere: *ε outside the root* for small vectors, and *max_len not
-# handed on* for texts of more than 128 tokens.
+# Two points lie on 0, because these faults matter only elsewhere: *ε outside the root* for small vectors, and
+# *max_len not handed on* for texts of more than 128 tokens.
 #
 # <details><summary>Going further: mutants that no test can kill</summary>
 #
-# Neither of these two is an **equivalent mutant**. Such a mutant does the same as the original for *every* allowed
-# input, so no test can kill it, and the mutation score leaves it out.
+# An **equivalent mutant** does the same as the original for *every* allowed input. No test can kill it, so the
+# mutation score leaves it out. Our two mutants on 0 are not of this kind: there are inputs for which they differ.
 # </details>
 #
 # <details><summary>Going further: why are positions by the batch better here?</summary>
 #
-# Probably by an accident of the initialisation. We repeat the 100 training steps of [@fig:batches] with position
-# vectors that start ten times shorter. The repaired model's test loss falls from 3.30 to 3.09, that of the faulty one
-# from 3.25 to 3.09, and the advantage is gone. Long position vectors are a bad start for both models, and a worse one
-# for the repaired model. Whether that explains the whole gain after 400 steps, we have not tested.
+# Probably because of the initialisation. We repeat the 100 training steps of [@fig:batches] with position vectors
+# that are ten times shorter at the start. The repaired model's test loss falls from 3.30 to 3.09, that of the faulty
+# one from 3.25 to 3.09, and the advantage is gone. Long position vectors are a bad start for both models, and worse
+# for the repaired one. We have not tested whether that explains the whole gain after 400 steps.
 # </details>
 
 # %% tags=["hide-input"]
@@ -991,9 +995,9 @@ for of_right, of_fault in zip(*shorter.values(), strict=True):
 # %% [markdown]
 # ### Token by token: score a model as it writes
 #
-# *Weights set to 0* divides by a sum that includes the future, but a model that is writing has no future to read. We
-# can score texts under the same condition, **token by token**: each prediction then comes from a call that is given
-# only the tokens before it. *Guess first:* does the mutant's advantage stay, vanish, or turn into a disadvantage?
+# *Weights set to 0* divides by a sum that includes the future. But a model that writes a text has no future to read.
+# We can score texts under this condition, **token by token**: each prediction then comes from a call that gets only
+# the tokens before it. *Guess first:* does the mutant's advantage stay, vanish, or turn into a disadvantage?
 
 # %% tags=["hide-input"]
 LEAK = "weights set to 0"
@@ -1017,22 +1021,22 @@ assert all(structural(name)["the past stays"].passes for name in better if name 
 # {print}
 
 # %% [markdown]
-# **It turns into a disadvantage.** In one call the mutant's loss is the lower one, but token by token it is higher by
+# **It turns into a disadvantage.** In one call the mutant has the lower loss. Token by token its loss is higher by
 # 0.25 nats, and higher for each of the ten seeds. The repaired model has the same loss both ways. The mutant was
-# trained on rows that fall short of 1 by an amount that depends on the future, but when a model writes, its newest row
-# always sums to 1.
+# trained on rows of weights that fall short of 1 by an amount that depends on the future. When a model writes, its
+# newest row always sums to 1.
 #
 # ### The printed block: pair the seeds, then ask why
 #
-# The printed block leaks nothing, and still its mean loss is lower by 0.013 nats. How certain is so small a
-# difference? We compare runs of the same seed, which have read the same texts in the same order:
+# The printed block leaks nothing, but its mean loss is still lower by 0.013 nats. How certain is such a small
+# difference? We compare runs of the same seed, which read the same texts in the same order:
 
 # %% tags=["hide-input"]
 as_printed = record[BLOCK]["losses"]
 figures.paired_seeds({"repaired": nothing["losses"], "printed block": as_printed},
                      "test loss (nats per token)")
-#| caption: Test loss of the repaired model and of the one with the printed block; each line
-#|   joins two runs of one seed. The axis does not begin at 0.
+#| caption: The printed block has the lower test loss for every seed. Each line joins two
+#|   runs of one seed; the axis does not begin at 0.
 
 # %% tags=["hide-input"]
 ten_right, ten_printed = torch.tensor([nothing["losses"], as_printed])         # (10,) each
@@ -1051,16 +1055,16 @@ assert not structural(BLOCK)["identity at zero"].passes
 
 # %% [markdown]
 # **All ten lines fall, so the printed block is a little better at these settings.** Two runs of one seed share much
-# of their luck, and what they share cancels in their difference. The difference of 0.013 nats is beyond doubt even
-# without pairing, but pairing makes its standard error three times smaller.
+# of their luck, and what they share cancels in their difference. Even without pairing the difference of 0.013 nats is
+# beyond doubt, but pairing reduces its standard error to a third.
 #
-# Why does a wrong block train so well? Write the model, with its final norm, as a row of parts. The orange brackets
+# Why does a wrong block train so well? We draw the model, with its final norm, as a row of parts. The orange brackets
 # mark the printed blocks. Now let each block begin one part later, after its first norm (green):
 
 # %% tags=["hide-input"]
 figures.regrouped()
-#| caption: One model of two blocks, bracketed twice. Above: the printed blocks and a final
-#|   norm. Below: a first norm and post-norm blocks.
+#| caption: One model of two blocks, bracketed twice: printed blocks and a final norm
+#|   (above) are the same as a first norm and post-norm blocks (below).
 #| label: regrouped
 
 # %% [raw] slide
@@ -1085,30 +1089,23 @@ assert apart < 1e-5, "the printed block with a final norm is a post-norm stack"
 
 # %% [markdown]
 # Each of the two large green brackets holds two steps $x \leftarrow \text{norm}(x + f(x))$. **With a final norm, the
-# printed model *is* a post-norm Transformer**: the layers of the 2017 paper, with one extra norm on the embeddings. The
-# block is a good one under a wrong name, since its comment says "pre-normalization". That is why it can train well. Why
-# it is a little *better* here we do not know; [lecture @deep_stacks](@deep_stacks) shows what a deep stack of it needs.
+# printed model *is* a post-norm Transformer**: the layers of the 2017 paper, with one extra norm on the embeddings.
+# It is a good block under a wrong name, since its comment says "pre-normalization". That is why it can train well. We
+# do not know why it is a little *better* here. [Lecture @deep_stacks](@deep_stacks) shows what a deep stack of such
+# blocks needs.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 3.
 #
 # ### Structural tests: no training at all
 #
-# The loss has killed seven of the fourteen. Can cheap tests do better? We run seven of them on models that have *not*
-# been trained:
+# The loss has killed seven of the fourteen. Can cheap tests do better? We run seven **structural tests** on models that
+# have *not* been trained. You know six of them: *the past stays*, *rows sum to 1*, *identity at zero* (the block
+# returns $x$ where both sublayers return 0), *norm as torch's*, *batch invariance*, and *200 tokens*: a text of 200
+# tokens must run where 256 are allowed. The seventh is new. *Size at depth*: the logits of models with 2 and with 24
+# blocks must differ by less than 20 % in size, because the final norm sets their size. (The 20 % is our choice.)
 #
-# | structural test | what must hold |
-# |---|---|
-# | the past stays | another future does not change the outputs before it |
-# | rows sum to 1 | $\sum_j \alpha_{ij} = 1$ |
-# | identity at zero | $\text{block}(x) = x$ where both sublayers return 0 |
-# | norm as torch's | the norm is that of `F.layer_norm` |
-# | batch invariance | a text has the same logits alone and in a batch |
-# | 200 tokens | a text of 200 tokens runs where 256 are allowed |
-# | size at depth | the logits of 2 and of 24 blocks differ by less than 20 % in size, which the final norm sets |
-#
-# These tests ask for *this* design: a sound encoder fails *the past stays*, a sound post-norm block *identity at zero*,
-# and RMSNorm *norm as torch's*. The 20 % of the last row is our choice. So take from the list what your design
-# promises.
+# These tests are for *this* design. A sound encoder fails *the past stays*, a sound post-norm block fails *identity at
+# zero*, and RMSNorm fails *norm as torch's*. So choose the tests that your own design must pass.
 
 # %% [raw] slide
 # ## Seven structural tests of untrained models
@@ -1142,8 +1139,8 @@ for test_name, score in scores.items():
 assert all(right_model), "a test that fails on the repaired model kills mutants for nothing"
 assert (noticed, len(caught)) == (7, len(FAULTS)), "each is killed without any training"
 assert of_kind["definite"] - len(overlooked) == 6
-#| caption: A dot: the column's test kills the row's mutant. First column: difference in test
-#|   loss. Grey: killed by nothing but a crash or a NaN.
+#| caption: Every mutant has a dot from a structural test; the loss kills half. First
+#|   column: difference in test loss. Grey rows: a crash or a NaN.
 #| label: caught
 
 # %% [raw] slide
@@ -1153,18 +1150,18 @@ assert of_kind["definite"] - len(overlooked) == 6
 # **Now you:** a@errata_lab, exercises 4 to 6
 
 # %% [markdown]
-# **Each of these mutants is killed by a structural test, but no single test kills them all.** Of the ten that are
-# definite errors the loss notices six, and the structural tests kill all ten. The two grey rows are
-# nearly full, because a NaN or a crash fails every test that it reaches. *Size at depth* also kills two norms
-# whose output depends on the size of $x$, which changes with depth.
+# **Each of these mutants is killed by a structural test, but no single test kills them all.** Of the ten definite
+# errors the loss notices six; the structural tests kill all ten. The two grey rows are nearly full, because a NaN or
+# a crash fails every test that it reaches. *Size at depth* also kills two of the norms: their output depends on the
+# size of $x$, and this size changes with depth.
 #
-# The repaired model passes all seven tests. Without this control the score would say nothing, since a test that fails
-# on every model also scores 1. After each repair, run *all* of them again.
+# The repaired model passes all seven tests. Without this control the score would mean nothing, since a test that
+# fails on every model also scores 1. After each repair, run *all* tests again.
 #
 # ### Five mutants that are on no slide
 #
-# Fourteen out of fourteen flatters the tests, because we knew these mutants when we wrote them. We therefore chose
-# five new ones before we ran any test on them:
+# Fourteen out of fourteen flatters the tests, because we knew these mutants when we wrote the tests. We therefore
+# chose five new mutants before we ran any test on them:
 #
 # 1. no division by $\sqrt{d_k}$;
 # 2. the softmax over the queries, after the mask;
@@ -1206,16 +1203,17 @@ living = {name for name, block in ON_NO_SLIDE.items() if attention_as_torchs(blo
 assert living == {"no residual around the network"}
 
 # %% [markdown]
-# **The structural tests kill three of the five, the peer kills four, and together they kill all.** Without
+# **The structural tests kill three of the five, the peer kills four, and together they kill all five.** Without
 # $1/\sqrt{d_k}$, or with keys in place of values, the layer is still causal and its rows still sum to one. A relation
-# holds for many functions, while a peer *is* the function. The fifth mutant survives the peer, because its attention is
-# right and nothing else is compared.
+# holds for many functions; a peer *is* the function. The fifth mutant survives the peer, because its attention is
+# right.
 #
-# **A mutant that survives tells you which test is missing.** If there is no peer, two more limiting cases do it:
+# **A mutant that survives tells you which test is missing.** Without a peer, two more limiting cases kill the two
+# survivors:
 #
 # * *Choose the scores.* If the dot products of a query with two keys are $\sqrt{d_k} \ln 3$ and 0, the weights must be
 #   3/4 and 1/4.
-# * *Choose the values.* If the matrix and the bias of the values are 0, only the bias of the output may be left.
+# * *Choose the values.* If the values' matrix and bias are 0, only the output layer's bias may be left.
 
 # %%
 @torch.no_grad()
@@ -1237,13 +1235,13 @@ for name in ("repaired", *sorted(survivors)):
         name != "no 1/√d_k", name != "keys in place of values")
 
 # %% [markdown]
-# **Each of the two kills one survivor**, and the repaired block passes both.
+# **Each case kills one survivor**, and the repaired block passes both.
 #
 # > **Check yourself.** Which of the fourteen is a fault of attention that this peer would miss?
-# > <details><summary>Answer</summary>The mutant "i > i". Its mask forbids nothing, and since torch's layer gets this
-# > mask, too, both outputs are the same. "Not even itself" also hands its mask to the peer, and only the first row
-# > gives it away, which has nothing to attend to and becomes NaN. In all other rows the two agree. A peer that takes
-# > its input from the suspect shares the suspect's mistake.</details>
+# > <details><summary>Answer</summary>The mutant "i > i". Its mask forbids nothing. Torch's layer gets the same mask,
+# > so both outputs agree. "Not even itself" also passes its mask to the peer. Only its first row gives it away, which
+# > has nothing to attend to and becomes NaN; in all other rows the two agree. A peer that takes its input from the
+# > suspect shares the suspect's mistake.</details>
 #
 # ### What each test finds, and where it is blind
 #
@@ -1251,13 +1249,13 @@ for name in ("repaired", *sorted(survivors)):
 # |---|---|---|
 # | **shapes**, free indices | $Y$ on the left; $q_i = Qz$ | equal lengths; the *inside* of a table |
 # | **limiting cases**, **relations** | weights set to 0; the printed block | special inputs (a normalised $x$); relations that nobody states |
-# | **a peer** | ε outside the root; keys in place of values | sizes not compared; mistakes that both share ($i > i$) |
+# | **a peer** | ε outside the root; keys in place of values | sizes that are not compared; mistakes that both share ($i > i$) |
 # | **tests of a training run** | detached positions | a model that learns well, but is not the one meant (the printed block) |
 # | **the loss** | NaN; a sum for the mean | what a model learns around (a root too many); it *rewards* leaks |
 # | **reading the data** | targets shifted by two; a test text in the training set | everything in the code |
 #
-# No row above the last looks at the data. So before you train, print the tokens of a text with their targets, and count
-# the test texts that are in the training set. Here are ours, beside targets that are shifted by two:
+# Only the last row looks at the data. So before you train, print the tokens of a text with their targets, and count
+# the test texts that are in the training set. Here are ours, and below them targets that are wrongly shifted by two:
 
 # %%
 pieces = tokenizer.pieces(train[0])
@@ -1270,16 +1268,16 @@ assert not both
 # %% [markdown]
 # In the first two lines each target is the token to the right of its input. In the third it is the one after that.
 #
-# **Now you:** [a14](@errata_lab/assignment), exercises 4 and 5, the capstone: test a page of code that you have
-# not seen, then write what was meant. In exercise 6 you test your own test.
+# **Now you:** [a14](@errata_lab/assignment), exercises 4 and 5, the capstone: test a page of code that you have not
+# seen, then write the model that was meant. In exercise 6 you write a test, and mutants test it.
 
 # %% [markdown] erratum="production models are quadratic; two types of Transformers; Llama 2 shares its keys; a new idea from after 2010; only matrix multiplications; a T × T matrix must be stored; tricks that change nothing; a logarithm without its dilation" teaches='what the tricks improve: training or ability; "fast: only matrix multiplications"' teaches="what the tricks improve: training or ability; fast, with only matrix multiplications"
 # ## Overclaims: find the condition
 #
-# Tests tell right code from wrong code, but sentences are harder to judge, because many are right only sometimes.
+# Tests tell right code from wrong code. Sentences are harder to judge, because many are right only sometimes.
 #
-# > **A common mistake: a sentence without its condition.** An overclaim is true of *something*. Say of each sentence
-# > what it is true of, before you open the list below.
+# > **A common mistake: a sentence without its condition.** An overclaim is true of *something*. For each sentence,
+# > say what it is true of before you open the answers.
 # >
 # > 1. "production Transformer language models use quadratic cost attention"
 # > 2. "Fast: only matrix multiplications"
@@ -1290,13 +1288,13 @@ assert not both
 # > 1. all layers of Llama 2 ([@touvron2023]), every other layer of GPT-3 ([@brown2020]), no layer of Mistral 7B v0.1
 # >    ([@jiang2023]: a window of 4,096 tokens; later versions dropped it)
 # > 2. most of the arithmetic, but a smaller share of the running time
-# > 3. what the tricks were introduced for, which is training; but the residual connection also changes what a model can
-# >    do: without it, equal attention weights make all tokens of an encoder the same
+# > 3. the purpose of these tricks, which is training; but the residual connection also changes what a model can do:
+# >    without it, equal attention weights make all tokens of an encoder the same
 # >
 # > Five more:
 # >
 # > * Attention is "a new idea from after 2010!" That is true of neural translation (2014). Averages weighted by
-# >   similarity are older (kernel regression, 1964), and fast weights, which learn their keys and values, are from 1991
+# >   similarity are older (kernel regression, 1964). Fast weights, which learn their keys and values, are from 1991
 # >   (published as [@schmidhuber1992]).
 # > * Convolutions have paths of $O(\log_k n)$: true of *dilated* ones.
 # > * "*Two* types of Transformers" is true of the two that the deck is about; encoder-only models, such as BERT, are a
@@ -1316,7 +1314,7 @@ assert not both
 # %% [markdown] erratum="h_t has read x_t; the softmax of one number; a word for its one-hot vector" teaches="embeddings are a product with one-hot vectors"
 # ## Conventions: each is right, the mixture is wrong
 #
-# Other lines are right on their own page, and go wrong only next to another page.
+# Other lines are right on their own slide, and go wrong only beside another slide.
 #
 # > **A common mistake: mixing two conventions.**
 # >
@@ -1328,23 +1326,23 @@ assert not both
 # >
 # > <details><summary>A third one: what is a word?</summary>
 # >
-# > In "$x_i = E w_i$" the word $w_i$ is a one-hot vector, which picks a column of $E$. In code it is the number of a
-# > row.
+# > In "$x_i = E w_i$" the word $w_i$ is a one-hot vector, which picks a column of $E$. In code a word is a whole
+# > number, which picks a row.
 # > </details>
 #
-# Choose one convention, say so once, and convert where data come in.
+# Choose one convention, state it once, and convert everything that comes from elsewhere.
 
 # %% [raw] slide
 # ## Conventions: each is right, the mixture is wrong
 # - *Who has read what?* $p(\cdot \mid x_{<t}) = \text{softmax}(W h_t^\top)$: right if the inputs were shifted.
 # - *Softmax over what?* `dim=-1` must be said.
 #
-# Choose one convention, say so once, and convert where data come in.
+# Choose one convention, state it once, and convert everything that comes from elsewhere.
 
 # %% [markdown] erratum="each other word; the one thing everyone agrees on"
 # ## No error: look for the reading in which it is right
 #
-# Reviewers make mistakes, too. Nine entries are no error, yet on our own first list most of them had a failing test,
+# Reviewers make mistakes, too. Nine entries are no error. But on our own first list most of them had a failing test,
 # because we had tested *our* reading of the line.
 #
 # > **A common mistake: testing your own misreading.**
@@ -1355,13 +1353,14 @@ assert not both
 # >
 # > <details><summary>One more: a heading</summary>
 # >
-# > "The one thing everyone agrees on", pre-norm: this is a heading. Further down, the same slide says "almost all", and
-# > names BERT and OPT 350M.
+# > "The one thing everyone agrees on", namely pre-norm, is a heading. Further down, the same slide says "almost all",
+# > and names BERT and OPT 350M as exceptions.
 # > </details>
 #
 # You can also be too kind. A slide says that for $n \ll d$ (short texts, wide models) the cost per layer is lower for
 # a Transformer than for "the recurrent models we've learned about so far". We filed this line under *no error*,
-# because attention costs less than an LSTM. A reader of this lecture objected. *Guess first:* what had we left out?
+# because attention costs less than an LSTM. A reader of this lecture objected. *Guess first:* what had we left out of
+# the count?
 
 # %%
 print(erratum("cheaper while n is small"))
@@ -1374,10 +1373,10 @@ print(erratum("cheaper while n is small"))
 # 4. **Measure the effect**, and say so when there is none.
 
 # %% [markdown]
-# **We had left out the feed-forward network and the simple recurrence.** The slide speaks of a *layer*, and a layer has
-# a feed-forward network. At 50 tokens attention alone costs about half of an LSTM's arithmetic, but a whole layer costs
-# one and a half times as much as an LSTM. The deck's recap also lists the simple recurrence, and a whole layer
-# costs six times as much as that. So the line is an *overclaim*, and so was our verdict. Before you write to an author:
+# **We had left out the feed-forward network and the simple recurrence.** The slide speaks of a *layer*, and a layer
+# has a feed-forward network. At 50 tokens attention alone costs about half as much arithmetic as an LSTM, but a whole
+# layer costs one and a half times as much. The deck's recap also lists the simple recurrence, and a whole layer costs
+# six times as much as that. So the line is an *overclaim*, and so was our verdict. Before you write to an author:
 #
 # 1. **Derive it yourself**, from the definition.
 # 2. **Look for the reading in which it is right**, on the slides before and after.
@@ -1389,9 +1388,10 @@ print(erratum("cheaper while n is small"))
 # %% [markdown]
 # ## A game: what would you ask?
 #
-# Now you are the reviewer. You see a line as a slide has it, without the slides around it. Choose the question that you
-# would ask first, see what the list asks and finds, and then judge the line: definite error, overclaim, convention, or
-# no error? Only your first judgement counts. Play ten lines.
+# Now you are the reviewer. You see a line as a slide has it, without the slides around it. Choose the question that
+# you would ask first, and see what the list asks and finds. Then judge the line: definite error, overclaim,
+# convention, or no error? Only your first judgement counts. We have played line 1, with our own verdict from above:
+# the score of 0 is ours. Press *next* and play ten lines.
 
 # %% tags=["hide-input"]
 def said_by_the_loss(name):
@@ -1402,9 +1402,12 @@ def said_by_the_loss(name):
     return f"programmed and trained, {word} nats per token: {judged}."
 
 # %%
-game = review_game(ERRATA, loss={name: said_by_the_loss(name) for name in FAULTS})
+OUR_VERDICT = {"cheaper while n is small": ("trusted", "no error")}     # asked, judged
+loss = {name: said_by_the_loss(name) for name in FAULTS}
+game = review_game(ERRATA, loss=loss, played=OUR_VERDICT)
 game
-#| caption: The game: one line of a slide, four first questions, four judgements.
+#| caption: A round of the game, lost: we judged this line "no error", and the test's
+#|   finding makes it an overclaim.
 
 # %% [raw] slide
 # ## A game: what would you ask?
@@ -1424,9 +1427,9 @@ game
 # | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ | $(n, d)$ |
 # | gradients arrive | no parameter without one; $n$ tokens reach $n$ rows of the position table | each parameter |
 #
-# Ask the cheap questions first: shapes, a limiting case, a trusted peer, and only then training. A metamorphic relation
-# tests a program whose right output is unknown. A differential test needs an independent peer. Mutation testing tests
-# the tests. A falling loss shows that something is learned, not that it is the model you meant.
+# Ask the cheap questions first: shapes, a limiting case, a trusted peer, and only then training. A metamorphic
+# relation tests a program whose right output nobody knows. A differential test needs an independent peer. Mutation
+# testing tests the tests. A falling loss shows that something is learned, not that the model is the one you meant.
 #
 # **In the package.** `attncourse_lessons.errata`: the list (`ERRATA`, `erratum(name)`), the repaired model of the
 # code slide (`SlideModel`, with `faults`), and the seven tests (`structural`).
@@ -1437,18 +1440,18 @@ game
 # > 3. A deck says "nothing in a Transformer is sequential". Find the condition.
 # > <details><summary>Answers</summary>
 # >
-# > 1. Metamorphic: the past stays, batch invariance, size at depth. Each compares two calls; the last calls the program
-# >    with two numbers of blocks. Differential: the norm as torch's. The other three need a single call: rows that sum
-# >    to 1 are a property of every input, zeroed sublayers are a limiting case, and *200 tokens* is an input inside the
-# >    allowed range, beyond the mask's default of 128. (A boundary value would be 256.)
+# > 1. Metamorphic: the past stays, batch invariance, size at depth. Each compares two calls; for the last, these are
+# >    models with different numbers of blocks. Differential: the norm as torch's. The other three need a single call.
+# >    That rows sum to 1 is a property of every input; zeroed sublayers are a limiting case; and *200 tokens* is an
+# >    input inside the allowed range, but beyond the mask's default of 128. (The boundary value would be 256.)
 # > 2. Both were written from the same page, or one was copied from the other, or the inputs never reach the critical
 # >    case, such as a row with nothing allowed.
-# > 3. It is true within a layer, if the whole sequence is given. But each layer waits for the layer below it, and in
-# >    generation each token waits for the token before it.</details>
+# > 3. It is true within a layer, if the whole sequence is given. But each layer must wait for the layer below it, and
+# >    in generation each token must wait for the one before it.</details>
 #
 # **Now do** [assignment @errata_lab](@errata_lab/assignment) (a little over two hours): a repair, a vote of
-# transcriptions, a page of code to test and repair, and a test that is itself tested. From here on the slides are
-# yours.
+# transcriptions, a paired comparison, a page of code to test and repair, and a test that is itself tested. From here
+# on you review the slides yourself.
 
 # %% [raw] slide
 # ## In short
@@ -1460,9 +1463,9 @@ game
 # | batch invariance | $f([x; y])_0 = f([x])_0$ |
 # | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ |
 #
-# A falling loss says that something is learned, not that it is the model you meant.
+# A falling loss shows that something is learned, not that the model is the one you meant.
 #
-# **Now do** assignment a@errata_lab. From here on the slides are yours.
+# **Now do** assignment a@errata_lab. From here on you review the slides yourself.
 
 # %% [markdown] erratum="BertVis" teaches="the rows of that table: mixture of experts, Universal, Funnel, Synthesizer and others; its columns: steps per second, SuperGLUE, XSum, WebQ; constituency parsing; The Annotated Transformer; textbooks of NLP"
 # ## Going further: what the rows and columns of that table are
@@ -1471,8 +1474,8 @@ game
 #
 # The columns: parameters; operations; training steps per second; the loss early and late in pre-training; after
 # **fine-tuning**, SuperGLUE (understanding), XSum (one-sentence summaries) and WebQ (questions answered from memory
-# alone); and WMT, translation from English to German by models that were trained for that alone. A change may help one
-# column and harm another, and steps per second are what its training costs.
+# alone); and WMT, translation from English to German by models that were trained for that alone. A change may help in
+# one column and harm in another; steps per second show what it costs in training.
 #
 # | row | the idea |
 # |---|---|
@@ -1487,15 +1490,15 @@ game
 # | transparent attention ([@bapna2018]), weighted Transformer ([@ahmed2017]) | the decoder attends to a learned mixture of all encoder layers; branches with learned weights in place of heads |
 # | Evolved Transformer ([@so2019]) | found by a search over architectures |
 #
-# The paper's own finding: few of these changes help in its code base, the gated activations and RMSNorm among them, and
-# those that help most are large or slow. Mixtures of experts have become common since. (The abstract of *Attention is
-# all you need* names one more result that the decks copy beside translation: English constituency parsing, with little
-# and with much training data.)
+# The paper's own finding: few of these changes help in its code base, among them the gated activations and RMSNorm.
+# Those that help most are large or slow. Mixtures of experts have become common since. (The abstract of *Attention is
+# all you need* names one more result that the decks copy beside translation: English constituency parsing, with
+# little and with much training data.)
 # </details>
 #
 # <details><summary>A name and its link</summary>
 #
-# **A common mistake: reading for the meaning.** "See also BertVis", says a slide, and the link beside these words ends
+# **A common mistake: reading for the meaning.** A slide says "See also BertVis", but the link beside these words ends
 # with *bertviz*. The link is the trusted source.
 # </details>
 #

@@ -55,7 +55,7 @@ def which_test_finds_a_leak(lots):
     same_twice = not torch.allclose(broken(k, v)[0], output)
     return ask(
         f"A causal mask is too wide: token i sees the tokens up to i + {ahead}. Which of these tests fails?",
-        ("a changed last token changes no earlier output", changed, "A metamorphic relation that is what causality means."),
+        ("a changed last token changes no earlier output", changed, "This metamorphic relation is what *causal* means."),
         ("each row of the weights sums to one", sums, "It does, over one key too many."),
         ("no output is NaN or infinite", finite, "More keys are allowed: there is always one."),
         ("the same input gives the same output a second time", same_twice, "The leak is deterministic."),
@@ -70,7 +70,7 @@ def training_loss_of_a_leak(lots):
     leaks = [bool((inputs[0][readable[i]] == targets[0, i]).any()) for i in range(n - 2)]
     return ask(
         "A language model is trained with a mask that lets each token see the next one. What does the *training* loss do?",
-        ("it falls lower than with the right mask", all(leaks), "The answer can be copied: the loss praises the mistake. In writing, nothing is there to copy."),
+        ("it falls lower than with the right mask", all(leaks), "The answer can be copied: the loss rewards the mistake. When the model writes, there is nothing to copy."),
         ("it stays higher than with the right mask", False, "More is visible, and what is visible is the answer."),
         ("it becomes NaN after the first few steps", False, "No row is without an allowed key."),
         ("it is the same as with the right mask", not all(leaks), "The target of a position stands in what it reads."),
@@ -104,12 +104,12 @@ def mutation_score(lots):
     equal, killed = lots.choice([(2, 3), (2, 5), (3, 4)])
     seen = killed / (mutants - equal)
     return ask(
-        f"Of a function {mutants} mutants are made. {equal} of them compute the same as the original on every input, and the tests "
-        f"fail for {killed}. What share of the mutants that *can* be found is found?",
+        f"A function has {mutants} mutants. {equal} of them compute the same as the original on every input, and the tests fail "
+        f"for {killed}. What share of the mutants that *can* be killed is killed?",
         *((text, abs(value - seen) < 1e-9, why) for text, value, why in (
-            (f"{killed} of {mutants - equal}", killed / (mutants - equal), "An equal mutant cannot be found by any test: it does not count."),
-            (f"{killed} of {mutants}", killed / mutants, "The equal ones stand in the denominator."),
-            (f"{killed + equal} of {mutants}", (killed + equal) / mutants, "An equal mutant is not a success of the tests."),
+            (f"{killed} of {mutants - equal}", killed / (mutants - equal), "No test can kill an equivalent mutant: it does not count."),
+            (f"{killed} of {mutants}", killed / mutants, "The equivalent ones are still in the denominator."),
+            (f"{killed + equal} of {mutants}", (killed + equal) / mutants, "An equivalent mutant is not a success of the tests."),
             (f"{mutants - killed} of {mutants}", (mutants - killed) / mutants, "That is how many survive."),
         )),
     )  # fmt: skip
@@ -128,7 +128,7 @@ def transposed_convention(lots):
     }
     whys = (
         "(x W)ᵀ = Wᵀ xᵀ: a book that writes q = W x for columns means the transpose of our W.",
-        "It fits, as W is square, and is another map: that is why the mixture of conventions is not noticed.",
+        "The shapes fit, since W is square, but it is another map. That is why nobody notices the mixture of conventions.",
         "It is another map, and the scale belongs to the scores.",
         "The scale belongs to the scores, not to the query.",
     )

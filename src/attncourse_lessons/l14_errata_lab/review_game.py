@@ -27,7 +27,8 @@ class review_game(LiveWidget):
 
     `loss` says of an entry's name what training showed. The first judgement counts: with a kernel, `score` is how
     many were right, of how many. What is asked has no score, since a line may fall to several questions. Every order
-    is as good; this one takes the entries from all lessons in turn. Raises ValueError for no entries.
+    is as good; this one takes the entries from all lessons in turn. Those in `played`, {name: (asked, judged)}, come
+    first, and are answered. Raises ValueError for no entries, and for a name in `played` that none of them has.
     """
 
     _esm = Path(__file__).with_suffix(".js")
@@ -43,13 +44,23 @@ class review_game(LiveWidget):
     """Of each entry the kind that was chosen, or nothing."""
     at = traitlets.Int().tag(sync=True)
 
-    def __init__(self, errata: Sequence[Erratum], loss: Mapping[str, str] | None = None, step: int = 8):
+    def __init__(
+        self,
+        errata: Sequence[Erratum],
+        loss: Mapping[str, str] | None = None,
+        step: int = 8,
+        played: Mapping[str, tuple[str, str]] | None = None,
+    ):
         if not errata:
             raise ValueError("errata: got none, expected at least one")
+        played = played or {}
+        if unknown := {*played} - {entry.name for entry in errata}:
+            raise ValueError(f"played: got {', '.join(sorted(unknown))}, expected names of entries")
         order = [entry for start in range(step) for entry in errata[start::step]]
-        nothing = [""] * len(order)
+        order.sort(key=lambda entry: entry.name not in played)               # stable: the others keep their order
+        asked, judged = zip(*(played.get(entry.name, ("", "")) for entry in order), strict=True)
         told = [_told(entry, (loss or {}).get(entry.name, UNTRAINED)) for entry in order]
-        super().__init__(entries=told, asked=nothing, judged=nothing, at=0)
+        super().__init__(entries=told, asked=list(asked), judged=list(judged), at=0)
 
     @traitlets.validate("asked", "judged")
     def _check_answers(self, proposal):
@@ -71,16 +82,28 @@ class review_game(LiveWidget):
         return sum(one == right for one, right in given), len(given)
 
     def still(self) -> tuple[Figure, str]:
-        """The entry as it stands before any answer, and the questions."""
-        entry = self.entries[self.at]
+        """The entry with the questions, and as far as it is played what was asked and found, judged and right."""
+        entry, asked, judged = self.entries[self.at], self.asked[self.at], self.judged[self.at]
         rows = [("says", entry["claim"]), ("in", f"{entry['deck']}. {entry['place']}")]
-        rows += [("first" if n == 0 else "", f"○  {words}") for n, words in enumerate(QUESTIONS.values())]
-        rows.append(("then", "   ".join(f"○  {kind}" for kind in KINDS)))
+        for n, (key, question) in enumerate(QUESTIONS.items()):
+            rows.append(("1. ask" if n == 0 else "", f"{'●' if key == asked else '○'} {question}"))
         words = (
             f"A game of {len(self.entries)} entries. A slide says: {entry['claim']} "
             f"({entry['deck']}, {entry['place']}). "
             f"Choose what to ask: {' '.join(QUESTIONS.values())} Then judge: {', '.join(KINDS)}."
         )
+        if asked:
+            found = [(name, passes, said) for name, passes, said in entry["found"] if judged or name == "as printed"]
+            rows.append(("found", entry["question"]))
+            rows += [("", f"{'✓' if passes else '✗'} {name}: {said}") for name, passes, said in found]
+            words += f" Asked: {QUESTIONS[asked]} Found: {'; '.join(f'{name}: {said}' for name, _, said in found)}."
+        marks = {kind: "○" for kind in KINDS}
+        if judged:
+            marks |= {judged: "✗", entry["kind"]: "✓"}
+            words += f" Judged: {judged}. The list says: {entry['kind']}. {entry['right']}."
+        rows.append(("2. judge", "\t".join(f"{mark} {kind}" for kind, mark in marks.items())))
+        if judged:
+            rows.append(("right", entry["right"]))
         return lines_of(rows, words)
 
 

@@ -96,31 +96,31 @@ slip("as printed", ACROSS, {f"query @ key.mT{SCALE}": "(query @ key.mT).view(len
 slip("cut to one length", ACROSS,
      {"Z @": "Z[: len(H)] @", "H @ W_K": "H[: len(Z)] @ W_K", VALUES: "H[: len(Z)] @ W_V"},
      words="""
-    The longer text was cut, or the shorter one filled up, until both had the same length. The crash is gone, and with
-    it the words at the end of the source. Nothing needs to be of the same length: the table is n_target × n_source.""")
+    The longer text was cut, or the shorter one filled up, until both had the same length. The crash is gone, but so are
+    the tokens at the end of the source. Nothing needs to be of the same length: the table is n_target × n_source.""")
 
 slip("unscaled", ACROSS, {SCALE: ""}, words="""
     The scores are not divided by √d_k. The slide has no scale there, the Transformer does: it is the same function as
-    in self-attention, and without the scale the shares are far too sharp.""")
+    in self-attention, and without the scale the weights are far too sharp.""")
 
 slip("scaled by the wrong width", ACROSS,
      {"key.shape": "Z.shape"},  # the states'
      {"key.shape": "value.shape"},  # the values'
      words="""
-    The scores are divided by the root of a width that is not the keys'. What a score sums up is d_k products.""")
+    The scores are divided by the root of a width that is not the keys'. A score is a sum of d_k products.""")
 
 slip("the encoder asks", ACROSS, {"Z @ W_Q, H @ W_K, H @ W_V": "H @ W_Q, Z @ W_K, Z @ W_V"}, words="""
     The source asks here and the target answers. It is the decoder that attends: its states Z make the queries, the
     encoder's H make keys and values.""")
 
 slip("softmax over the targets", ACROSS, {"dim=-1": "dim=0"}, words="""
-    The columns sum to one. Each target word has one unit of attention to give, so each *row* must.""")
+    The columns sum to one. A row holds the weights of one target token, so each *row* must sum to one.""")
 
 slip("keys for values", ("output", "a long source", "a long target"),
      {VALUES: "H @ W_K"},
      {VALUES: "H"},  # the states
      words="""
-    The weights are right, but average something other than HV: the keys, or the encoder's states as they came.""")
+    The weights are right, but they average something other than HV: the keys, or the encoder's states themselves.""")
 
 
 slip("cut off from the gradient", ("gradient",),

@@ -86,22 +86,22 @@ STEPS = ("output", "the past stays")
 KEYS, VALUES = "x[: t + 1] @ W_K", "x[: t + 1] @ W_V"
 
 slip("everybody sees everybody", STEPS, {KEYS: "x @ W_K", VALUES: "x @ W_V"}, words="""
-    There is no past any more: each token attends to the whole text, what is still to come included.""")
+    Nothing is masked: each token attends to the whole text, including what comes after it.""")
 
 slip("not even itself", ("output", "one token"), {KEYS: "x[:t] @ W_K", VALUES: "x[:t] @ W_V"}, words="""
-    The word itself is missing from those that it sees: a slice up to t ends before t. The first word then sees
-    nobody.""")
+    The token itself is missing from those that it attends to: a slice up to t ends before t. The first token then has
+    nothing to attend to.""")
 
 slip("weights set to 0", STEPS, {KEYS: "x @ W_K", "shares @ values": "shares[: t + 1] @ values"}, words="""
-    The weights of the future were set to 0 after the softmax. No value comes through, and yet the future is heard: it
-    took its share before, and what is left tells how much.""")
+    The weights of the future were set to 0 after the softmax. No value of the future comes through, but the future
+    still has an effect: it took its weight in the softmax, and the rest of the row shows how much.""")
 
 slip("unscaled", ("output",), {" / math.sqrt(len(query))": ""}, words="""
     The scores were not divided by √d_k.""")
 
 slip("divided by √d", ("output",), {"math.sqrt(len(query))": "math.sqrt(x.shape[1])"}, words="""
-    The scores were divided by the root of the words' width, d. What counts is how many products a score sums up, which
-    is the width of queries and keys, d_k.""")
+    The scores were divided by the root of the tokens' width, d. What counts is how many products a score sums up: d_k,
+    the width of queries and keys.""")
 
 
 slip("cut off from the gradient", ("gradient",),
@@ -120,8 +120,8 @@ slip("cut off from the gradient", ("gradient",),
 
 @misconception("keys and queries", fails=(*STEPS, "gradient"))
 def keys_and_queries(x, W_Q, W_K, W_V):
-    """The queries grow with the past, as the slide says, and the values do not. A step has one query, that of the
-    newest word; what is needed of the past are its keys *and* its values."""
+    """The queries grow with the past, as the slide says, and the values do not. A step has one query, that of
+    the newest token. What it needs of the past are the keys *and* the values."""
     outputs = []
     for t in range(len(x)):
         query, key, value = x[: t + 1] @ W_Q, x[: t + 1] @ W_K, x[t : t + 1] @ W_V
@@ -152,8 +152,8 @@ def not_even_itself_but_for_the_first(x, W_Q, W_K, W_V):
 
 @misconception("the newest answers all", fails=("output",))
 def the_newest_answers_all(x, W_Q, W_K, W_V):
-    """Each step gave back what *every* query so far finds, and a later step overwrote, or averaged with its own, the
-    answers that earlier words had got. Each word asks once, when it is new."""
+    """Each step computed the outputs of *every* query so far, and a later step overwrote the outputs of earlier
+    tokens, or averaged them with its own. Each token has one query, at the step at which it is new."""
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     rows = []
     for t in range(len(x)):
@@ -164,8 +164,8 @@ def the_newest_answers_all(x, W_Q, W_K, W_V):
 
 @misconception("the first one asks", fails=("output",))
 def the_first_one_asks(x, W_Q, W_K, W_V):
-    """At each step the answer is that of the *first* query. The word that is new at this step asks, and it is the last
-    row."""
+    """At each step the output is that of the *first* query. The query of this step belongs to its new token, and
+    that is the last row."""
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     rows = []
     for t in range(len(x)):

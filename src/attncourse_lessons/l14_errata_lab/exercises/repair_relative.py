@@ -101,12 +101,12 @@ slip("the key's place", (*ALL_SCORES, "moved along"),
      {A: "table[place.clamp(max=len(table) - 1)]"},
      {A: "table[place]"},  # without a limit: where the text is longer than the table, an error
      words="""
-    As on the slide, under its heading: the vector that joins a key depends on *where* the key stands, and not on how
+    As on the slide, under its heading: the vector that is added to a key depends on *where* the key is, and not on how
     far it is from the query. When both move along together, the score changes.""")
 
 slip("i − j for j − i", ALL_SCORES, {"place - place[:, None]": "place[:, None] - place"}, words="""
-    The table was read from the wrong end: the word before a query got the vector of the word after it. The distance is
-    the key's place minus the query's.""")
+    The table was read from the wrong end: the token before a query got the vector of the token after it. The distance
+    is the key's place minus the query's.""")
 
 slip("negative rows", ALL_SCORES, {"distance + k": "distance"}, words="""
     Distance 0 is not row 0: row 0 is that of −k. Without the shift, negative distances count from the *end* of the
@@ -115,12 +115,12 @@ slip("negative rows", ALL_SCORES, {"distance + k": "distance"}, words="""
 slip("no limit", ("scores", "far apart"),
      {".clamp(-k, k)": "", "distance + k": "(distance + k) % len(table)"},
      words="""
-    Distances beyond k have no row of their own. Looked up all the same, they are an error, or, where they are negative,
-    some other distance's row. They are to count as k, or as −k.""")
+    Distances beyond k have no row of their own. If you look them up all the same, you get an error, or, where the index
+    is negative, the row of another distance. They must count as k, or as −k.""")
 
 slip("nothing for far keys", ("scores", "far apart"),
      {A: f"{A} * ((place - place[:, None]).abs() <= k)[..., None]"}, words="""
-    Keys further than k away were joined by no vector. They are to get the one of distance k, or −k.""")
+    No vector was added to the keys further than k away. They must get the one of distance k, or −k.""")
 
 slip("the middle row by the length of the text", ALL_SCORES,
      {".clamp(-k, k)": "", "distance + k": "(distance + len(key) - 1).clamp(0, len(table) - 1)"}, words="""
@@ -131,8 +131,8 @@ slip("joins the query", ALL_SCORES,
      {"key + table": "query[:, None] + table",
       "(joined @ query[:, :, None]).squeeze(-1)": "(joined * key).sum(dim=-1)"},
      words="""
-    The distance's vector was added to the query and not to the key. Then it meets the key's numbers, and the query has
-    no say in which distances it likes.""")
+    The distance's vector was added to the query and not to the key. Then its product is with the key, and the query has
+    no influence on which distances count.""")
 
 slip("unscaled", ALL_SCORES,
      {SCALE: ""},

@@ -100,8 +100,8 @@ REST = ("shares", "little left", "nothing allowed")
 RETURNED = "left / sums.masked_fill(sums == 0, 1.0)"
 
 slip("weights set to 0", REST, {RETURNED: "left"}, words="""
-    That is the slide's step: forbidden weights are 0 now, and what they had was given to nobody, so that the rows sum
-    to less than one.""")
+    That is the slide's step: forbidden weights are 0 now, but no other weight has grown, so the rows sum to less than
+    one.""")
 
 slip("softmax once more", REST,
      {RETURNED: "weights.masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0.0)"},
@@ -115,11 +115,12 @@ slip("softmax once more", REST,
 slip("shared out equally", REST,
      {RETURNED: "left + (1 - sums) * mask / mask.sum(dim=-1, keepdim=True).clamp(min=1)"},
      words="""
-    What was taken from the forbidden places was given to the allowed ones in equal parts. The rows sum to one; but
-    masked scores would give each what it had, times one factor, so that whoever had more gets more.""")
+    What was taken from the forbidden places was given to the allowed ones in equal parts. The rows sum to one. But
+    masking the scores would multiply all allowed weights of a row by the same factor, so that the larger ones gain
+    more.""")
 
 slip("along the wrong axis", REST, {"dim=-1": "dim=-2"}, words="""
-    Columns were brought to one. A row is what one query gives away, and it is the rows that must sum to one.""")
+    The columns sum to one. A row holds the weights of one query, and the rows must sum to one.""")
 
 slip("a small number in the divisor", ("little left",),
      {RETURNED: "left / (sums + 1e-8)"},
@@ -128,8 +129,8 @@ slip("a small number in the divisor", ("little left",),
      {RETURNED: "left / sums.clamp(min=1e-6)"},  # as a lower bound
      {RETURNED: "left / sums.clamp(min=1e-8)"},
      words="""
-    A small number was added to the total, against 0/0. Where the allowed weights are small themselves it is not small
-    beside them, and takes most of the row. Only a total of exactly 0 needs care.""")
+    A small number was added to the total, to avoid 0/0. Where the allowed weights are small themselves, this number is
+    not small beside them, and takes most of the row. Only a total of exactly 0 needs care.""")
 
 slip("0/0 in an empty row", ("nothing allowed", "gradient"), {RETURNED: "left / sums"}, words="""
     A row that may attend to nothing has the total 0, and 0/0 is NaN. It should be all zeros.""")
@@ -146,9 +147,9 @@ slip("NaN on the way back", ("gradient",),
      {RETURNED: "torch.where(sums > 0, left / sums, 0.0)"},
      {RETURNED: "(left / sums).masked_fill(sums == 0, 0.0)"},
      words="""
-    The output is right: 0/0 was replaced after the division. On the way back the division is there still: 0 times its
-    slope, which is infinite, is NaN, and one NaN spoils every parameter that it reaches. Give the *divisor* another
-    value before you divide.""")
+    The output is right: 0/0 was replaced after the division. But the backward pass still goes through the division: 0
+    times its slope, which is infinite, is NaN, and one NaN spoils every parameter that it reaches. Give the *divisor*
+    another value before you divide.""")
 
 slip("cut off from the gradient", ("gradient",),
      {"weights * mask": "weights.detach() * mask"},
@@ -163,7 +164,7 @@ slip("divided by one minus what was lost", ("little left", "gradient"),
       "(1 - (weights * ~mask).sum(dim=-1, keepdim=True)).masked_fill(~mask.any(dim=-1, keepdim=True), 1.0)"},
      words="""
     The divisor is one minus what was lost. Where a row sums to one that is what is left; but a small difference of two
-    large numbers is rounding, and its gradient is another. Add up what is left.""")
+    large numbers is mostly rounding, and its gradient is a different one. Add up what is left.""")
 
 slip("an empty row as it was", ("nothing allowed",),
      {"return ": "return torch.where(sums > 0, ", "== 0, 1.0)": "== 0, 1.0), weights)"}, words="""
@@ -171,8 +172,8 @@ slip("an empty row as it was", ("nothing allowed",),
     zeros.""")
 
 slip("always causal", REST, {"weights * mask": "weights.tril()"}, words="""
-    The mask was not asked: whatever it says, the keys after the query were forbidden. Which keys are allowed is what
-    `mask` tells.""")
+    The mask was not used: whatever it says, the keys after the query were forbidden. `mask` says which keys are
+    allowed.""")
 
 slip("mask upside down", REST, {"weights * mask": "weights * ~mask"}, words="""
     You kept what is forbidden. The mask is True where a query *may* attend.""")

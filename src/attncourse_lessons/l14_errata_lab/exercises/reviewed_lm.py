@@ -196,12 +196,12 @@ slip("positions by the batch", ("batch", *WIRED),
     The positions still count the texts of the batch: axis 0. All tokens of a text get one vector, and which one depends
     on the texts above it. A text alone and in a batch shows it.""")
 slip("max_length not handed on", ("longest text",), {ATTENTION: "Attention(d_model, n_heads)"}, words="""
-    The model takes `max_length` and makes its table of positions with it. The masks are made for 128 tokens all the
-    same, since nobody told them. It reads 128 tokens, whatever it was promised.""")
+    The model takes `max_length` and makes its table of positions with it. But the masks are made for 128 tokens,
+    because `max_length` was not passed on to them. It reads 128 tokens, whatever it was asked for.""")
 slip("attention adds to the normalised x", WIRED,
      {FIRST: "x = self.norm_1[layer](x)\n        x = x + self.attention[layer](x)"}, words="""
-    What attention found is added to the *normalised* x: the name x was given away before the sum. Zero the
-    sublayers, and x should come out as it went in.""")
+    What attention found is added to the *normalised* x, because x was overwritten before the sum. Zero the sublayers,
+    and x should come out as it went in.""")
 slip("the feed-forward network adds to the normalised x", WIRED,
      {SECOND: "x = self.norm_2[layer](x)\n        x = x + self.ff[layer](x)"}, words="""
     The first half of each layer is right. In the second the sum still begins at the normalised x. Half a repair does
@@ -214,7 +214,7 @@ slip("the block as printed", WIRED,
 slip("no final norm", ("registered", *WIRED), {NORM: "pass", OUT: "self.logits(x)"},
      {NORM: "pass", OUT: "self.logits(self.norm_2[-1](x))"}, words="""
     There is no norm of its own between the last layer and the logits: none at all, or one that belongs to a layer. x
-    grows with each layer, and a final norm, `norm`, must answer for it.""")
+    grows with each layer, and a final norm, `norm`, must bring it back to size.""")
 slip("a final norm that is not used", (*WIRED, "learns"), {OUT: "self.logits(x)"}, words="""
     The final norm is made, and `forward` does not use it.""")
 slip("post-norm", WIRED,
@@ -277,7 +277,7 @@ slip("what attention found is not passed on", FOUND,
      {FIRST: "h = x + self.attention[layer](self.norm_1[layer](x))",
       SECOND: "x = x + self.ff[layer](self.norm_2[layer](h))"}, words="""
     The feed-forward network reads the sum that attention has left, and its own sum begins at the x before that: what
-    attention found goes no further. With *all* sublayers zeroed nobody sees that: zero the networks alone.""")
+    attention found goes no further. With *all* sublayers zeroed this does not show: zero only the networks.""")
 slip("positions from the end", WIRED, {PLACES: "self.positions.weight[-n:]"}, words="""
     The last n rows of the table were taken: which row a token gets depends on how long its text is. Compare the logits
     of a text with those of its first half. Token t gets row t.""")
@@ -286,7 +286,8 @@ slip("positions without a gradient", ("learns",), {PLACES: "self.positions.weigh
     says so. List the parameters whose `grad` is None after one `backward`.""")
 slip("layers in a plain list", ("registered", *WIRED), {
     "self.attention, self.ff = nn.ModuleList(), nn.ModuleList()": "self.attention, self.ff = [], []"}, words="""
-    The sublayers stand in Python lists, into which a module does not look: they are never trained, saved or moved.""")
+    The sublayers are in plain Python lists. A module does not look into these, so the sublayers are never trained,
+    saved or moved.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -487,8 +487,8 @@ slip("an x that is normalised already", ("the printed block", "half repaired", "
      {"zeroed, whole =": "x = torch.nn.functional.layer_norm(x, x.shape[-1:])\nzeroed, whole =",
       **FROM_ZEROED, HALVES: ""},
      words="""
-    Zeroed sublayers were tried on an x of mean 0 and size 1. To such an x a norm does nothing, so that a residual from
-    the normalised x looks like one from x. Try it on vectors that are neither centred nor of size one.""")
+    Zeroed sublayers were tried on an x of mean 0 and size 1. A norm does nothing to such an x, so a residual from the
+    normalised x looks like one from x. Try it on vectors that are neither centred nor of size one.""")
 
 slip("the future is not tried", ("the future",),
      {"range(x.shape[1] - 1)": "()"},
@@ -500,8 +500,8 @@ slip("the future is not tried", ("the future",),
 slip("attention alone must not look ahead", ("the future",),
      {"same(block(future, 1.0, 1.0)[:, : i + 1], whole": "same(block(future, 1.0, 0.0)[:, : i + 1], attended"},
      words="""
-    The future was tried with the feed-forward network zeroed. It has no mask, but it can be fed with the wrong words
-    all the same. Try the whole block.""")
+    The future was tried with the feed-forward network zeroed. It has no mask, but it can still be given the wrong
+    tokens. Try the whole block.""")
 slip("only their length is changed", ("the future",),
      {"future[:, i + 1 :] = torch.randn_like(x[:, i + 1 :])": "future[:, i + 1 :] *= 5"}, words="""
     The later vectors were multiplied by a number. A norm divides by their size again, so that no sublayer notices the
@@ -510,13 +510,13 @@ slip("the company is not tried", ("the company",),
      {"range(len(x))": "()"},
      {"range(len(x))": "(0,)"},  # the first text alone
      words="""
-    No question was asked about the batch, or only about one of its texts. A text must get the same answer alone as
-    among others: take out each of them, and compare.""")
+    No question was asked about the batch, or only about one of its texts. A text must get the same output alone and
+    among others: take each of them out, and compare.""")
 slip("the past is not tried", ("the past",), {"for j in range(x.shape[1])": "for j in ()"}, words="""
-    That nothing attends to the future was tried. Whether all attend to the past was not, or by a comparison that sound
-    and broken blocks pass alike: the output at the changed position differs in any case, since x is added to it. A mask
-    can forbid too much: the position itself, or what came before it. Change one position; what attention finds there
-    and at each place after it must change.""")
+    You tested that nothing attends to the future. You did not test that all positions attend to the past, or only by a
+    comparison that sound and broken blocks pass alike: the output at the changed position differs in any case, since x
+    is added to it. A mask can forbid too much: the position itself, or what came before it. Change one position; what
+    attention finds there and at each place after it must change.""")
 
 slip("attending to itself is not tried", ("the past",), {"moved[:, j:]": "moved[:, j + 1 :]"}, words="""
     What comes after the changed position was looked at, and the position itself was not. A position attends to itself,
@@ -535,8 +535,8 @@ slip("a constant is added", ("the future",), TO_THE_FUTURE, words="""
 slip("a constant is added", ("the future", *WITH_LAYER_NORM), TO_THE_PAST, {**TO_THE_FUTURE, **TO_THE_PAST})
 
 slip("one size of x", ("no norm", "a root too many"), {f"{ATTENDED},": "", f"{THOUGHT},": ""}, words="""
-    All was tried at one size of x. That a sublayer gets a *normalised* x shows only when x grows: what it finds must
-    stay the same.""")
+    Everything was tried at one size of x. Whether a sublayer gets a *normalised* x shows only when x grows: the
+    sublayer's output must stay the same.""")
 
 slip("one size of x", ("no norm",), {f"{THOUGHT},": ""}, {f"{ATTENDED},": ""})  # for one of the two sublayers
 
@@ -549,8 +549,8 @@ slip("the order of the halves", ("side by side",), {HALVES: ""}, words="""
     block gives: the feed-forward network gets what attention has left.""")
 
 slip("equal to the last digit", FAINT, {"same(zeroed, x)": "torch.equal(zeroed, x)"}, words="""
-    No difference at all was allowed, and a sound block was accused of rounding. Float32 is good to seven digits. Allow
-    a little: `torch.allclose` does.""")
+    No difference at all was allowed, so a sound block failed because of rounding. Float32 has about seven digits. Allow
+    a small difference: `torch.allclose` does.""")
 
 slip("a faint fault taken for rounding", FAINT, {"atol=1e-4": "atol=0.2", **FROM_ZEROED}, words="""
     So much was allowed that a faint fault passed for rounding. Rounding moves these numbers by about a millionth.""")
@@ -560,7 +560,7 @@ RISEN = ("nothing kept", "the future", "the past", "the company", "left out", "s
 slip("a loss that rises is an error", RISEN,
      {"questions = [": "questions = [\n        losses[-1] < losses[0],"}, words="""
     A sound block was accused because its loss did not fall: it was trained at too high a learning rate. The losses say
-    how a training run went, and not whether the block is what it should be. Ask the block alone.""")
+    how a training run went, not whether the block is what it should be. Test only the block.""")
 slip("what comes later need not move", ("the past",), {"moved[:, j:]": "moved[:, j : j + 1]"}, words="""
     When x changes at a position, what attention finds there was looked at, and nothing that comes after. A block in
     which each position attends to itself alone passes that. It must change at every later position, too.""")
@@ -577,9 +577,9 @@ slip("the texts only change places", ("the company",),
 
 @misconception("the loss fell, so it is right", fails=EVERY_BLOCK)
 def the_loss_fell_so_it_is_right(block, x, losses):
-    """The verdict came from the losses. They fell for the broken blocks, too: networks learn around most faults, and a
-    block that looks ahead even does better. And one sound block was trained at too high a rate. The loss says *that*
-    something is learned. What the block is, you have to ask the block."""
+    """The verdict came from the losses. They fell for the broken blocks, too: networks learn around most faults,
+    and a block that looks ahead even does better. And one sound block was trained at too high a rate. The loss
+    says *that* something is learned. To find out what the block is, test the block."""
     return sum(losses[-4:]) < sum(losses[:4])
 
 

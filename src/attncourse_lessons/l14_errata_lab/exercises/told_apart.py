@@ -73,18 +73,18 @@ def luck_that_both_share(answer, draw):
 T = ("t", "luck that both share")
 
 slip("each by itself", T, {"gaps.std()": "(printed.var() + repaired.var()).sqrt()"}, words="""
-    Each model's spread over the seeds was computed by itself. Most of that spread is luck which both share, since they
-    have the same seeds and texts; it drowns a difference that is there for every single seed.""")
+    Each model's spread over the seeds was computed by itself. Most of that spread is luck that both share, since they
+    have the same seeds and texts. It hides a difference that is there for every single seed.""")
 
 slip("deviation for error", T, {" / math.sqrt(len(gaps))": ""}, words="""
-    The mean was divided by the standard deviation of the differences, which says how far *one* run may lie off. The
-    mean of n runs is surer than one.""")
+    The mean was divided by the standard deviation of the differences, which says how far *one* run may be off. The mean
+    of n runs is more certain than one run.""")
 
 slip("the variance for the deviation", T, {"gaps.std()": "gaps.var()"}, words="""
     The standard error was made of the variance. Its root, the standard deviation, is what √n divides.""")
 slip("n for n − 1", T, {"gaps.std()": "gaps.std(correction=0)"}, words="""
-    The squared deviations were averaged over n. The mean was taken from the same few runs, and lies too near to them:
-    divide by n − 1. For three seeds that is a fifth of the answer.""")
+    The squared deviations were averaged over n. The mean was computed from the same few runs, so it lies too near to
+    them: divide by n − 1. For three seeds that is a fifth of the answer.""")
 
 slip("n − 1 twice", T, {"math.sqrt(len(gaps))": "math.sqrt(len(gaps) - 1)"}, words="""
     The standard deviation was divided by √(n − 1). Its own n − 1 is in it already; the error of a mean of n runs is
