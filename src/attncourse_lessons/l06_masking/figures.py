@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attncourse._checks import check_boolean, check_shape
 from attncourse.viz.diagrams import arrow, dots, rgb
-from attncourse.viz.figures import as_matrix
+from attncourse.viz.figures import as_matrix, turn_labels
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -44,8 +44,8 @@ def mixing_rounds(pots: Sequence[Tensor], at: int, sharpness: float | None = Non
     its colour, a row a round; on the right the same in the plane of red and blue: each pot with the mark that is in
     its square on the left, what the pots span, and in grey, the later the darker, what they spanned in a round before.
     Marks are hollow, so that none hides another; where the pots are close together, they are small, and an inset shows
-    their shape enlarged. The first two grey shapes have the number of their round at the topmost and the leftmost
-    corner. The titles say the sharpness, if it is given, and what is left of the spread, the standard deviation of red
+    their shape enlarged. The first two grey shapes are named at the topmost and the leftmost corner; the first alone is
+    filled. The titles say the sharpness, if it is given, and what is left of the spread, the standard deviation of red
     or of blue, whichever is larger.
     """
     drawn, (rows, plane) = figure(7.4, 3.9, columns=2)
@@ -60,23 +60,26 @@ def mixing_rounds(pots: Sequence[Tensor], at: int, sharpness: float | None = Non
     rows.set_xticks(np.arange(n) + 0.5, names)
     rows.xaxis.tick_top()
     rows.set_yticks(np.arange(len(pots)) + 0.5, [str(turn) for turn in range(len(pots))])
+    for turn, label in enumerate(rows.get_yticklabels()):                     # a round to come is pale
+        label.set_color(INK if turn <= at else PALE)
     rows.set_ylabel("round")
     rows.set_title("the pots" if sharpness is None else f"the pots at sharpness {sharpness:g}", pad=8)
     rows.tick_params(length=0)
     rows.spines[:].set_visible(False)
 
+    shades = {"now": (0, 0.447, 0.698, 0.10), "first": (0.5, 0.5, 0.5, 0.10), "between": "none"}
     hulls = [_hull(points.numpy()) for points in pots[: at + 1]]
     for turn, corners in enumerate(hulls):
         last = turn == at
         shade = 0.75 - 0.3 * turn / max(1, at - 1)                            # the later, the darker
         plane.add_patch(
-            Polygon(corners, closed=True, facecolor=(0, 0.447, 0.698, 0.10) if last else (0.5, 0.5, 0.5, 0.08),
-                    edgecolor=BLUE if last else str(shade), linewidth=1.8 if last else 1.3, zorder=1)
+            Polygon(corners, closed=True, facecolor=shades["now" if last else "between" if turn else "first"],
+                    edgecolor=BLUE if last else str(shade), linewidth=1.8 if last else 1.0, zorder=1)
         )  # fmt: skip
     for turn, corners in enumerate(hulls[: min(at, 2)]):
         corner = (corners[:, 1].argmax(), corners[:, 0].argmin())[turn]
-        plane.annotate(str(turn), corners[corner], ((0, 8), (-8, 0))[turn], textcoords="offset points",
-                       ha="center", va="center", fontsize=10, color=INK, zorder=4,
+        plane.annotate(f"round {turn}", corners[corner], ((0, 8), (-5, 0))[turn], textcoords="offset points",
+                       ha=("center", "right")[turn], va="center", fontsize=9.5, color=GREY, zorder=4,
                        path_effects=[withStroke(linewidth=3, foreground="white")])  # fmt: skip
     close = max(np.ptp(hulls[at], axis=0)) < 0.2                              # large marks would hide the shape
     for i, (x, y) in enumerate(pots[at].tolist()):
@@ -85,13 +88,11 @@ def mixing_rounds(pots: Sequence[Tensor], at: int, sharpness: float | None = Non
         rows.plot(i + 0.5, at + 0.5, MARKERS[i % 8][0], color="white", markersize=7, zorder=3)
     if close:
         _enlarged(plane, pots[at], hulls[at])
-    everything = torch.cat(list(pots)).numpy()
-    low, high = everything.min() - 0.18, everything.max() + 0.06
-    plane.set_xlim(low, high)
-    plane.set_ylim(low, high)
+    plane.set_xlim(-0.03, 1.05)
+    plane.set_ylim(-0.03, 1.05)
+    plane.set_xticks(np.linspace(0, 1, 6))
+    plane.set_yticks(np.linspace(0, 1, 6))
     plane.set_aspect("equal")
-    if at:
-        plane.text(low + 0.03, low + 0.03, "grey: what they spanned\nafter round 0, 1, 2 …", fontsize=10, color=GREY)
     plane.set_xlabel("red")
     plane.set_ylabel("blue")
     spread = [colours.std(dim=0).max().item() for colours in (pots[0], pots[at])]
@@ -106,8 +107,8 @@ def mixing_rounds(pots: Sequence[Tensor], at: int, sharpness: float | None = Non
 
 
 def _enlarged(plane: Axes, pots: Tensor, hull: np.ndarray) -> None:
-    """An inset with the pots and the shape that they span, as large as it has room for."""
-    inset = plane.inset_axes((0.05, 0.4, 0.36, 0.36))
+    """An inset with the pots and the shape that they span, as large as it has room for, and lines to where it is."""
+    inset = plane.inset_axes((0.07, 0.06, 0.34, 0.34))
     inset.add_patch(Polygon(hull, closed=True, facecolor=(0, 0.447, 0.698, 0.10), edgecolor=BLUE, linewidth=1.8))
     for i, (x, y) in enumerate(pots.tolist()):
         inset.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=7, markerfacecolor="none",
@@ -119,6 +120,7 @@ def _enlarged(plane: Axes, pots: Tensor, hull: np.ndarray) -> None:
     inset.set_yticks([])
     inset.spines[:].set_color(GREY)
     inset.set_title("enlarged", fontsize=9.5, color=GREY, pad=3)
+    plane.indicate_inset_zoom(inset, edgecolor=GREY, linewidth=0.8)
 
 
 def _paint(red: float, blue: float) -> tuple[float, float, float]:
@@ -292,10 +294,10 @@ def shares_not_common(
     A thin line a seed, a thick one through the geometric means, with its name at its end. The axis is logarithmic; a
     dotted line is where rounding is all that is left. Beside the first kind stand its numbers after the layers
     `numbers`, and with the names of the others where they end, if that is above 0.01. `late`, if given, holds more
-    layers of some of the kinds, which stand in a second panel with a linear axis. Raises ValueError for numbers that
-    are not above 0.
+    layers of some of the kinds, which stand in a second panel with a linear axis; then the names stand above both
+    panels, and where the lines end, the numbers alone. Raises ValueError for numbers that are not above 0.
     """
-    drawn, _ = figure(9.6 if late else 8.4, 4.2, columns=2 if late else 1)
+    drawn, _ = figure(9.0 if late else 8.4, 4.2, columns=2 if late else 1)
     ax = drawn.axes[0]
     said, ends = [], []
     for k, (name, run) in enumerate(runs.items()):
@@ -310,7 +312,8 @@ def shares_not_common(
         for seed in run:
             ax.plot(layers, seed, color=colour, linewidth=0.7, alpha=0.5, zorder=2)
         end = typical[-1].item()
-        ends.append((np.log10(end), f"{name}: {end:.2f}" if k and end > 0.01 else name, colour))
+        number = f"{end:.2f}" if k and end > 0.01 else ""
+        ends.append((np.log10(end), number if late else f"{name}: {number}" if number else name, colour))
         said.append(f"{name}: {typical[1]:.2g} after the first layer, {typical[-1]:.2g} after the last")
         for layer in numbers if k == 0 else ():
             share = typical[layer].item()
@@ -326,9 +329,12 @@ def shares_not_common(
     ax.set_yscale("log")
     ax.set_xticks(layers[::2])
     name_lines(ax, "layer", label)
-    if late:                                                                  # the names stand inside the first panel
-        ax.set_xlim(-0.3, 2.1 * layers[-1])
-        ax.get_gridspec().set_width_ratios([1.65, 1])
+    if late:                                                                  # the names of both panels, once
+        ax.set_title(f"{layers[-1]} layers, logarithmic axis", pad=8)
+        lines = [Line2D([], [], color=SERIES[k % 8], linewidth=2.4, linestyle=("-", "--")[k % 2], label=name)
+                 for k, name in enumerate(runs)]  # fmt: skip
+        drawn.legend(handles=lines, loc="outside upper center", ncols=len(lines), frameon=False, fontsize=10,
+                     handlelength=2.6, columnspacing=1.4)  # fmt: skip
     for name, run in (late or {}).items():
         k, right = list(runs).index(name), drawn.axes[1]
         typical = run.log().mean(dim=0).exp()                                 # (1 + layers,)
@@ -336,9 +342,9 @@ def shares_not_common(
         right.plot(range(far + 1), typical, color=colour, linewidth=2.4, linestyle=("-", "--")[k % 2], zorder=3)
         for seed in run:
             right.plot(range(far + 1), seed, color=colour, linewidth=0.7, alpha=0.5, zorder=2)
-        right.text(far * 1.03, typical[-1].item(), f"{name}: {typical[-1]:.2f}".replace(" connection", "\nconnection"),
-                   color=colour, fontsize=10.5, va="center")  # fmt: skip
+        right.text(far * 1.03, typical[-1].item(), f"{typical[-1]:.2f}", color=colour, fontsize=10.5, va="center")
         right.set_ylim(0, 1.02)
+        right.set_title(f"{far} layers, linear axis", pad=8)
         name_lines(right, "layer", label)
         said.append(f"{name}, more layers: {typical[-1]:.2g} after {far}")
     show(
@@ -435,15 +441,17 @@ def mask_zoo(
     rows = -(-len(masks) // columns)
     widest = max(len(answering) for _, answering, _ in masks.values())
     highest = max(len(asking) for asking, _, _ in masks.values())
-    drawn, _ = figure((unit * widest + 0.65) * columns, (unit * highest + 1.25) * rows, rows=rows, columns=columns)
-    longest = max(len(token) for _, answering, _ in masks.values() for token in answering)
+    drawn, _ = figure((unit * widest + 0.65) * columns, (unit * highest + 1.1) * rows, rows=rows, columns=columns)
+    turned = max(len(token) for _, answering, _ in masks.values() for token in answering) > 2
     said = []
     for number, (ax, (title, (asking, answering, mask))) in enumerate(zip(drawn.axes, masks.items(), strict=False)):
         check_boolean(f"mask {title!r}", mask, "a query may attend")
         allowed = as_matrix(mask, asking, answering, name=f"mask {title!r}").astype(bool)
         _squares(ax, asking, answering, small=True)
         ax.set_anchor("N")
-        ax.set_title(title, fontsize=10, y=1, pad=6 * longest + 7)            # points: the tokens stand upright below
+        ax.set_title(title, fontsize=10, y=1, pad=26 if turned else 18)       # points: the tokens stand below
+        if max(map(len, answering)) > 2:
+            turn_labels(ax)
         across = asking != answering                                          # two sequences: cross-attention
         ax.set_xlabel("source keys" if across else "keys", fontsize=9)
         ax.xaxis.set_label_position("bottom")
@@ -472,7 +480,6 @@ def _squares(ax: Axes, asking: Sequence[str], answering: Sequence[str], small: b
     ax.spines[:].set_visible(False)
     if small:
         ax.set_aspect("equal")
-        ax.tick_params(axis="x", labelrotation=90)
     else:
         ax.set_xlabel("key")
         ax.xaxis.set_label_position("bottom")
@@ -575,7 +582,7 @@ def mask_ways(mask: Tensor, ways: Mapping[str, Tensor], words: Sequence[str]) ->
     n = len(words)
     check_boolean("mask", mask, "a query may attend")
     allowed = as_matrix(mask, words, words, name="mask").astype(bool)
-    drawn, _ = figure(2.9 * len(ways), 3.3, columns=len(ways))
+    drawn, _ = figure(2.9 * len(ways), 3.25, columns=len(ways))
     said = []
     for ax, (way, weights) in zip(drawn.axes, ways.items(), strict=True):
         found = _weights_that_came(ax, allowed, as_matrix(weights, words, words, name=way), size=9)
@@ -583,7 +590,8 @@ def mask_ways(mask: Tensor, ways: Mapping[str, Tensor], words: Sequence[str]) ->
         ax.set_ylim(n + 0.02, 0)
         ax.set_aspect("equal")
         ax.xaxis.tick_top()
-        ax.set_xticks(np.arange(n) + 0.5, words, rotation=40, ha="left", rotation_mode="anchor")
+        ax.set_xticks(np.arange(n) + 0.5, words)
+        turn_labels(ax)
         ax.set_yticks(np.arange(n) + 0.5, words if ax is drawn.axes[0] else [""] * n)
         ax.tick_params(length=0, labelsize=9.5)
         ax.spines[:].set_visible(False)

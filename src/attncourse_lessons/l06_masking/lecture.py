@@ -25,14 +25,14 @@
 # * explain how one **autoregressive** pass trains all positions of a text (**teacher forcing**).
 #
 # [Lecture @self_attention](@self_attention) ended with three things that self-attention lacks, and [lecture
-# @order](@order) added the first, order. In the first half of this lecture, each token learns to compute something
-# other than an average; in the second half, we hide the future from a language model.
+# @order](@order) added the first, order. In the first half of this lecture we add the second: each token computes
+# something other than an average. In the second half we add the third: we hide the future from a language model.
 #
 # ## Repeated averaging: six pots of paint
 #
 # Six pots hold paint of six different colours. In every round we empty all of them and refill each one with its own
-# mixture of the six paints. What do the pots hold after ten rounds? Attention raises the same question, because each
-# layer gives every token a weighted average of values, and the next layer averages those averages.
+# mixture of the six paints. What do the pots hold after ten rounds? Attention raises the same question: each layer
+# gives every token a weighted average of values, and the next layer averages those averages.
 
 # %% tags=["hide-input"]
 try:
@@ -98,7 +98,7 @@ viz.explore(
     start={"rounds": 2, "sharpness": 5.0}, still=[{"rounds": 2}, {"rounds": 10}],
 )
 #| caption: Left: the pots, round by round. Right: each pot is a point. Blue: the shape that the
-#|   six span; grey: their shapes in earlier rounds.
+#|   six span now. Grey: their shapes in earlier rounds.
 #| label: averaging
 
 # %% [raw] slide
@@ -114,7 +114,7 @@ def spread(colours):                                  # of red or of blue, which
     return colours.std(dim=0).max().item()
 
 
-print("spread left after ten rounds, the least and the most of ten seeds")
+print("how much of the spread is left after ten rounds: the least and the most of ten seeds")
 for sharpness in (1.0, 2.0, 5.0):
     left = []
     for seed in range(10):
@@ -137,10 +137,13 @@ assert 0.15 < max(left) < 0.185, "18 % at most"
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # **No pot can become redder than the reddest was, and sharpness only slows the mixing down.** A weighted average lies
 # between the things that it averages. In the plane of red and blue, that means inside the shape that they span, their
-# **convex hull**. So each grey shape in the figure lies inside that of the round before. The shapes also shrink,
-# because a softmax takes a little paint from every pot, and in the end all six pots hold the same colour. At sharpness
-# 5, up to 18 % of the *spread*, the standard deviation of a colour, is left after ten rounds, but less than a
-# thousandth after a hundred.
+# **convex hull**. So each shape in the figure lies inside that of the round before.
+#
+# The shapes also shrink, and in the end all six pots hold the same colour. A softmax takes some paint from *every* pot.
+# (This alone is not enough: shares that fall towards zero fast enough would stop the mixing. But here every round draws
+# its recipes in the same way, so again and again all the shares lie above one fixed number.) The *spread* is the
+# standard deviation of a colour. At sharpness 5, up to 18 % of it is left after ten rounds, as the output below the
+# figure shows, and less than a thousandth after a hundred.
 #
 # ## Stacked self-attention with one head
 #
@@ -183,12 +186,14 @@ assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 #
 # $$A_3\bigl(A_2\,(A_1 X W_1)\,W_2\bigr)W_3 \;=\; (A_3 A_2 A_1)\; X \;(W_1 W_2 W_3)$$
 #
-# (A layer that is *handed* these weights, that is; a single layer could in general not compute them from $X$.) The
-# product of the $A$ is again a matrix of attention weights: its entries are positive, and its rows sum to one.
-# Since the product of the $W$ is a single matrix, the whole stack moves the hull just once, and inside the moved hull
-# the tokens draw together as the pots did. However deep the stack is, every output is a weighted average of the rows of
-# $X W_1 W_2 \cdots W_L$. For example, no such stack returns $x_1 - x_2$ for every $X$. When all tokens equal $x$, the
-# stack returns $x W_1 \cdots W_L$, but it should return 0. So the product of the $W$ is 0, and then every output is 0.
+# (This layer is *given* the weights. In general, a single layer could not compute them from $X$.) The product of the
+# $A$ is again a matrix of attention weights: its entries are positive, and its rows sum to one. The product of the $W$
+# is a single matrix, so the whole stack moves the hull just once. Inside the moved hull the tokens draw together as the
+# pots did, if the weights of all layers stay above one fixed number.
+#
+# However deep the stack is, every output is a weighted average of the rows of $X W_1 W_2 \cdots W_L$. For example, no
+# such stack returns $x_1 - x_2$ for every $X$. When all tokens equal $x$, the stack returns $x W_1 \cdots W_L$, but it
+# should return 0. So the product of the $W$ is 0, and then every output is 0.
 #
 # With several heads a layer is a sum, such as $A X W + A' X W'$, whose factors cannot be grouped. It can subtract: with
 # $W' = -W$, one head on token 1 and the other on token 2, the output is nearly $(x_1 - x_2)W$. But the values are still
@@ -200,8 +205,8 @@ assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 # ## Exclusive or (XOR): what a linear map cannot compute
 #
 # What can averages and matrices not compute? Take a sentence about a restaurant, and suppose that attention has already
-# brought two features into the vector of one token: whether something is *praised*, and whether there is a *not*. From
-# this one vector, the next layer must compute the verdict.
+# brought two features into the vector of one token: whether something is *praised*, and whether the sentence has a
+# *not*. From this one vector, the next layer must compute the verdict.
 
 # %%
 #                      praise  not
@@ -353,8 +358,8 @@ figures.hidden_units(token, W_1, W_2)
 # **Now you:** a@masking, exercise 1
 
 # %% [markdown]
-# **The network works like attention over a fixed memory, with ReLU in place of the softmax.** The token is the query,
-# which is why Geva et al. ([-@geva2021]) call the columns of $W_1$ *keys* and the rows of $W_2$ *values*.
+# **The network works like attention over a fixed memory, with ReLU in place of the softmax.** The token is the query.
+# Geva et al. ([-@geva2021]) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*.
 #
 # **In a layer with one attention block, the network usually holds two thirds of the parameters or more.** By convention
 # $d_\text{ff} = 4\,d_\text{model}$ (2048 and 512 in [@vaswani2017]), so its two matrices have $8\,d^2$ parameters. The
@@ -386,9 +391,9 @@ figures.hidden_units(token, W_1, W_2)
 # whole, and call the quotient the *relative spread*. It is 1 if the mean is zero, and 0 if all tokens are the same
 # vector. A matrix of equal tokens has rank one, hence the name **rank collapse**; it is also called *oversmoothing*.
 #
-# We stack six layers of one head with random matrices, as at initialisation, and later a hundred. A `layer_norm` brings
-# what each part reads to one size, and the square roots keep the matrices from changing it ([lecture
-# @deep_stacks](@deep_stacks)). We compare four kinds of stack:
+# We stack six layers with one head and random matrices, as at initialisation, and later a hundred. A `layer_norm`
+# brings the vectors that each part reads to one length. The square roots keep the matrices from changing it much
+# ([lecture @deep_stacks](@deep_stacks)). We compare four kinds of stack:
 #
 # * attention alone;
 # * attention, followed by a feed-forward network;
@@ -410,10 +415,10 @@ def relative_spread(H):
     return ((H - common).norm() / H.norm()).item()
 
 
-def stack(network, residual, seed, layers=6, n=32, d=64, measure=relative_spread):
+def stack(network, residual, seed, layers=6, n=32, d=64):
     torch.manual_seed(seed)
     H = torch.randn(n, d).double()                    # (n, d)
-    measured = [measure(H)]
+    states = [H]
     for _ in range(layers):
         W_Q, W_K, W_V = torch.randn(3, d, d).double() / math.sqrt(d)      # (d, d)
         W_1 = torch.randn(d, 4 * d).double() / math.sqrt(d)
@@ -424,18 +429,23 @@ def stack(network, residual, seed, layers=6, n=32, d=64, measure=relative_spread
         if network:
             found = (layer_norm(H, eps=0) @ W_1).relu() @ W_2             # (n, d)
             H = H + found if residual else found
-        measured.append(measure(H))
-    return measured                                   # after 0, 1, … layers
+        states.append(H)
+    return states                                     # after 0, 1, … layers
+
+
+def spreads(stacks):                                  # a stack for each seed
+    return torch.tensor([[relative_spread(H) for H in states] for states in stacks])
 
 # %%
 kinds = {"attention alone": (False, False), "with feed-forward network": (True, False),
          "with residual connection": (False, True), "with both": (True, True)}
-runs = {kind: torch.tensor([stack(*parts, seed) for seed in range(5)])
+runs = {kind: spreads([stack(*parts, seed) for seed in range(5)])
         for kind, parts in kinds.items()}             # (5, 7) each
-late = {kind: torch.tensor([stack(*kinds[kind], seed, layers=100) for seed in range(5)])
-        for kind in ("with residual connection", "with both")}            # (5, 101)
+deep = {kind: [stack(*kinds[kind], seed, layers=100) for seed in range(5)]
+        for kind in ("with residual connection", "with both")}
+late = {kind: spreads(stacks) for kind, stacks in deep.items()}           # (5, 101) each
 figures.shares_not_common(runs, numbers=(2, 3, 4), late=late, label="relative spread")
-#| caption: Left: six layers, logarithmic axis. Right: a hundred layers, linear axis. Thin
+#| caption: How different the tokens still are after each layer, in four kinds of stack. Thin
 #|   lines: five seeds. Thick lines, with their numbers: geometric means.
 #| label: rank-collapse
 
@@ -455,20 +465,17 @@ means = late["with residual connection"].log().mean(dim=0).exp()          # (101
 assert 1.9 < means[25] / means[100] < 2.2, "it halves from layer 25 to layer 100"
 
 
-def sizes(H):                                         # of the differences and of the mean
-    common = H.mean(dim=0)                            # (d,)
-    return [(H - common).norm().item(), common.norm().item()]
-
-
+print("norm of the tokens' differences from their mean: 100 layers multiply it by")
 for kind, low, high in (("with residual connection", 1, 1.25), ("with both", 3.2, 4.8)):
-    grown = torch.tensor([stack(*kinds[kind], seed, layers=100, measure=sizes)
-                          for seed in range(5)])      # (5, 101, 2)
-    times = grown[:, 100, 0] / grown[:, 0, 0]         # (5,)  of the differences
+    H = torch.stack([torch.stack(states) for states in deep[kind]])       # (5, 101, n, d)
+    common = H.mean(dim=2, keepdim=True)              # (5, 101, 1, d)
+    different = (H - common).norm(dim=(2, 3))         # (5, 101)
+    times = different[:, 100] / different[:, 0]       # (5,)
     assert low < times.min() and times.max() < high, "as large as they were; about four times"
-    print(f"{kind}, the differences after 100 layers are",
-          f"{times.min():.2g} to {times.max():.2g} times as large")
+    print(f"{kind:>24}: {times.min():.1f} to {times.max():.1f} (five seeds)")
     if kind == "with residual connection":
-        times = grown[:, 100, 1] / grown[:, 25, 1]    # (5,)  of the mean
+        means = common.norm(dim=(2, 3))               # (5, 101)
+        times = means[:, 100] / means[:, 25]          # (5,)
         assert 1.8 < times.log().mean().exp() < 2.3, "twice for four times as many layers"
 
 
@@ -499,33 +506,34 @@ assert abs((cosines.sum().item() - 32) / (32 * 31) - 1 / math.pi) < 0.03, "about
 # residual connection each pot keeps its own paint and only adds some, so that after six layers the relative spread is
 # still about 0.7.
 #
-# This slows the fall but does not end it: after a hundred layers 0.12 is left. The norm of the tokens' *differences*
-# does not even shrink here, but each layer adds nearly the same vector to all tokens, and this common part grows.
+# This slows the fall but does not end it: after a hundred layers 0.12 is left. The tokens' *differences* from their
+# mean do not shrink here, as the lines printed below the figure show. But each layer adds nearly the same vector to all
+# tokens, and this common part grows.
 #
-# **Beside a residual connection the network does help in the end**, and 0.29 is left. It adds something of its own to
-# each token, so that in a hundred layers the differences grow to about four times their size.
+# **Together with a residual connection the network does help in the end:** 0.29 is left. It adds something different to
+# each token, so in a hundred layers the differences grow to about four times their size.
 #
 # The collapse hinders training: where all values are equal, every choice of weights gives the same average, so the
 # gradients of $W_Q$ and $W_K$ vanish (Noci et al., [-@noci2022]).
 #
-# Why is the fall without residual connections so steep? Queries, keys and values become alike together. If the queries
-# or the keys are alike, all tokens get the same weights, and if the values are alike, even different weights give the
-# same average. So the difference that a layer leaves is about the *product* of three small differences: **each layer
-# roughly cubes the relative spread**. Dong et al. ([-@dong2021]) prove such a *doubly exponential* fall, if the weight
-# matrices are not too large.
+# Why is the fall without residual connections so steep? Queries, keys and values all become alike. If the queries or
+# the keys are alike, all tokens get the same weights. If the values are alike, even different weights give the same
+# average. So the difference that a layer leaves is about the *product* of three small differences: **each layer roughly
+# cubes the relative spread**. Dong et al. ([-@dong2021]) prove such a *doubly exponential* fall, if the weight matrices
+# are not too large.
 #
 # Why can the network not stop the fall by itself? It is *the same function at every position*, so it cannot separate
-# tokens that are equal, and with random matrices it hardly magnifies a small difference. Large ones it even reduces, as
+# tokens that are equal. With random matrices it hardly magnifies a small difference, and it even reduces large ones, as
 # the orange line shows. (The abstract of Dong et al. says that networks, too, stop the collapse. Their theorem says
 # less: a network that magnifies differences *slows* it.)
 #
-# <details><summary><b>Going further</b>: a product of three? How fast does the mean grow? Must it be so?</summary>
+# <details><summary><b>Going further</b>: a test of the product of three, and the growth of the common part</summary>
 #
 # In the figure, 0.004 is followed by 4 · 10⁻⁸, and 0.004³ is about 6 · 10⁻⁸. We can test the explanation further. If
 # every layer makes its queries from the first layer's input, they stay different, and each layer should only *square* a
-# small relative spread. It does: 0.0007 is followed by 4 · 10⁻⁷. With such keys, 0.007 is followed by 10⁻⁵, a fifth of
-# its square. With both, only the values become alike, and each layer leaves about a fifth of the relative spread. The
-# numbers of the experiment, geometric means of five seeds, are printed below this box.
+# small relative spread. It does: 0.0007 is followed by 4 · 10⁻⁷. If the keys stay different instead, 0.007 is followed
+# by 10⁻⁵, a fifth of its square. If queries and keys both do, only the values become alike, and each layer leaves about
+# a fifth of the relative spread. The numbers of the experiment are printed below this box.
 #
 # With a residual connection, the relative spread halves from layer 25 to layer 100. The norm of a sum of $L$ random
 # vectors grows like $\sqrt L$, so four times as many layers double the common part, and the differences keep their
@@ -544,41 +552,41 @@ def stack_with_fixed(fixed, seed, layers=8, n=32, d=64):
     torch.manual_seed(seed)
     H = torch.randn(n, d).double()                    # (n, d)
     first = layer_norm(H, eps=0)                      # (n, d)  stays as different as it is
-    spreads = [relative_spread(H)]
+    found = [relative_spread(H)]
     for _ in range(layers):
         W_Q, W_K, W_V = torch.randn(3, d, d).double() / math.sqrt(d)      # (d, d)
         x = layer_norm(H, eps=0)
         query, key = (first if name in fixed else x for name in ("queries", "keys"))
         H, _ = attend(query @ W_Q, key @ W_K, x @ W_V)
-        spreads.append(relative_spread(H))
-    return spreads
+        found.append(relative_spread(H))
+    return found
 
 
 def typical_with_fixed(*fixed):
     return torch.tensor([stack_with_fixed(fixed, seed) for seed in range(5)]).log().mean(dim=0)
 
 
+logs = {" and ".join(fixed): typical_with_fixed(*fixed)                   # (9,) each
+        for fixed in (("queries",), ("keys",), ("queries", "keys"))}
 for fixed, at in (("queries", 4), ("keys", 3)):       # small by then, yet above rounding
-    logs = typical_with_fixed(fixed)
-    assert 1.9 < logs[at + 1] / logs[at] < 2.35, "squared: its logarithm doubles"
-logs = typical_with_fixed("queries")
-assert 0.9 < logs[4].exp() / 7e-4 < 1.1 and 0.9 < logs[5].exp() / 4e-7 < 1.1
-logs = typical_with_fixed("keys")
-assert 0.9 < logs[3].exp() / 7e-3 < 1.1 and 0.9 < logs[4].exp() / 1e-5 < 1.1
-fifths = typical_with_fixed("queries", "keys").diff()[2:].exp()
+    assert 1.9 < logs[fixed][at + 1] / logs[fixed][at] < 2.35, "squared: its logarithm doubles"
+by_queries, by_keys = logs["queries"].exp(), logs["keys"].exp()           # (9,) each
+assert 0.9 < by_queries[4] / 7e-4 < 1.1 and 0.9 < by_queries[5] / 4e-7 < 1.1
+assert 0.9 < by_keys[3] / 7e-3 < 1.1 and 0.9 < by_keys[4] / 1e-5 < 1.1
+fifths = logs["queries and keys"].diff()[2:].exp()
 assert fifths.min() > 0.17 and fifths.max() < 0.26, "about a fifth"
-print("the experiment of the box: relative spread after 1 to 5 layers, if these stay different")
-for fixed in (("queries",), ("keys",), ("queries", "keys")):
-    spreads = typical_with_fixed(*fixed)[1:6].exp()   # (5,)
-    print(f"{' and '.join(fixed):>16}:", "  ".join(f"{share:7.2g}" for share in spreads))
+print("The experiment of the box above: relative spread after 1 to 5 layers (geometric means")
+print("of five seeds), where these stay different, made from the first layer's input")
+for fixed, log in logs.items():
+    print(f"{fixed:>16}:", "  ".join(f"{share:7.2g}" for share in log[1:6].exp()))
 
 # %% [markdown]
 # > **A common mistake: one remedy for two problems.** The feed-forward network is sometimes offered as the cure for
 # > averaging. It cures one problem, that attention is *linear* in the values. The other, that all tokens become
 # > *alike*, is slowed down at initialisation by the residual connection.
 #
-# So one layer of a Transformer has two parts, and each of them has a residual connection around it and reads its input
-# through a norm, as in `stack`:
+# So one layer of a Transformer has two parts. Each part has a residual connection around it and reads its input through
+# a norm, as in `stack`:
 #
 # $$x \leftarrow x + \operatorname{attention}(\operatorname{norm}(x)), \qquad
 # x \leftarrow x + \operatorname{FFN}(\operatorname{norm}(x))$$
@@ -599,13 +607,13 @@ for fixed in (("queries",), ("keys",), ("queries", "keys")):
 # %% [markdown]
 # ## Autoregressive language models and the future
 #
-# Each token can now compute, so what may it see? A language model predicts each token from the tokens before it, and
-# writes by reading its own output: it is **autoregressive**. A recurrent network reads from left to right and cannot
-# look ahead, but self-attention gives every token access to every other token, including the one that it has to
+# Each token can now compute. Which tokens may it see? A language model predicts each token from the tokens before it,
+# and writes by reading its own output: it is **autoregressive**. A recurrent network reads from left to right and
+# cannot look ahead. Self-attention gives every token access to every other token, including the one that it has to
 # predict. What happens if nothing forbids this?
 #
 # We train models to spell the numbers from "zero" to "nine hundred and ninety-nine". A token is a letter, a space or a
-# hyphen, and a full stop marks the beginning and the end of a text; below we call them all letters.
+# hyphen. A full stop marks the beginning and the end of a text. Below we call all of them letters.
 
 # %% [raw] slide
 # ## Autoregressive language models and the future
@@ -624,11 +632,11 @@ for name, tokens in {"inputs": seven[:-1], "targets": seven[1:]}.items():
     print(f"{name:>7}:", "".join(letters[i] for i in tokens))
 
 # %% [markdown]
-# The **targets** are the inputs, one step later: at each position the next letter. Our models consist of layers like
-# those of the first half, with four heads ([lecture @many_heads](@many_heads)), and differ in one argument: either a
-# mask lets position $i$ attend only to positions $j \le i$, or there is no mask. The package calls the stack `Encoder`,
-# although with a causal mask it is a **decoder-only** language model. The folded cell below holds the training loop of
-# 150 steps.
+# The **targets** are the inputs shifted by one step: the target at each position is the next letter. Our models consist
+# of layers like those of the first half, with four heads ([lecture @many_heads](@many_heads)). They differ in one
+# argument: either a mask lets position $i$ attend only to positions $j \le i$, or there is no mask. The package calls
+# the stack `Encoder`, although with a causal mask it is a **decoder-only** language model. The folded cell below holds
+# the training loop of 150 steps.
 
 # %%
 class Speller(nn.Module):
@@ -669,10 +677,10 @@ def train(masked, seed, numbers=spelled, steps=150):
 # %% [markdown]
 # How small can the loss become? An *honest* model, one that does not see the answer, cannot know which of the thousand
 # numbers is coming. The losses of a number's letters add up to $-\ln$ of the probability that the model gives to the
-# whole number, and since these probabilities sum to at most one, the average over all numbers is at least
-# $\ln 1000 \approx 6.9$ nats. A number has 25.5 letters on average, with its final full stop, so over all the numbers
-# no honest model can have a loss below 0.271 nats per letter, the **entropy** of our texts per letter. (A batch may, by
-# luck, be lower.)
+# whole number. These probabilities sum to at most one, so the average over all numbers is at least
+# $\ln 1000 \approx 6.9$ nats. A number has 25.5 letters on average, with its final full stop. So no honest model can
+# have a loss below 0.271 nats per letter over all the numbers. This is the **entropy** of our texts per letter. (The
+# loss of one batch may, by luck, be lower.)
 #
 # *Guess first:* does the loss end above 0.271, at about 0.271 or below it, with the mask and without?
 
@@ -704,10 +712,10 @@ assert round(least, 3) == 0.271 and round(math.log(1000) / least, 1) == 25.5
 
 # %% [markdown]
 # **Without a mask the loss is impossibly low.** With the mask, it ends a little above the least possible. Without a
-# mask, it falls far below, as no honest prediction can: nearly all the answers are among the inputs, and the models
-# read them.
+# mask, it falls far below, which no honest model can achieve: nearly all the answers are among the inputs, and the
+# models read them.
 #
-# All six models write, letter by letter. Now the next letter does not exist yet, so there is nothing to read ahead.
+# Now all six models write, letter by letter. The next letter does not exist yet, so no model can read ahead.
 # *Guess first:* are nearly all of their texts numbers, most of them or none, with the mask and without?
 
 # %%
@@ -748,8 +756,8 @@ assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 # <details><summary>The experiment</summary>
 #
 # We train without a mask on 800 of the numbers, with three seeds, and measure on the other 200. An honest model needs
-# at least $\ln 200$ nats per number there, or 0.207 per letter. The loss is 0.02 to 0.05: the models read these
-# answers, too. The output is below, with the code in the folded cell.
+# at least $\ln 200$ nats per number there, or 0.207 per letter. The loss is far lower, as the line below this box
+# shows: the models read these answers, too.
 #
 # </details>
 
@@ -763,8 +771,8 @@ for seed in range(3):
 least_unseen = math.log(200) / (unseen[:, 1:] >= 0).sum(dim=1).float().mean().item()
 assert round(least_unseen, 3) == 0.207
 assert max(on_unseen) < 0.3 * least_unseen, "still far below what is possible"
-print(f"loss without a mask on unseen numbers: {min(on_unseen):.3f} to {max(on_unseen):.3f};",
-      f"the least possible: {least_unseen:.3f}")
+print(f"loss without a mask on 200 unseen numbers, three seeds: {min(on_unseen):.3f} to",
+      f"{max(on_unseen):.3f}; the least possible: {least_unseen:.3f}")
 
 # %% [markdown] teaches="masking the future, with scores of −∞"
 # > **Check yourself.** The loss with the mask is the *average* over letters. Which letters of "four hundred and
@@ -777,8 +785,8 @@ print(f"loss without a mask on unseen numbers: {min(on_unseen):.3f} to {max(on_u
 #
 # ## The causal mask: scores of −∞
 #
-# How do we hide the future? The direct way is to give each query only the keys that exist so far: at step $i$ only
-# token $i$ asks, and only the tokens $1, \dots, i$ answer.
+# How do we hide the future? The direct way is to go step by step. Step $i$ has one query, that of token $i$, and only
+# the keys and values of the tokens $1, \dots, i$.
 
 # %%
 n, d_k = 4, 8
@@ -789,7 +797,8 @@ slow = []
 for i in range(n):
     output, _ = attend(query=Q[i : i + 1], key=K[: i + 1], value=V[: i + 1])
     slow.append(output)                               # (1, d_k)
-    print(f"{words[i]:>8} asks: queries (1, {d_k}), keys and values {tuple(K[: i + 1].shape)}")
+    seen = tuple(K[: i + 1].shape)                    # (i + 1, d_k)
+    print(f"step {i + 1}, {words[i]:>7}: query (1, {d_k}), keys and values {seen}")
 slow = torch.cat(slow)                                # (n, d_k)
 
 # %% [raw] slide
@@ -804,18 +813,17 @@ slow = torch.cat(slow)                                # (n, d_k)
 # > each step has only one query. So a model that writes keeps keys and values in a **KV cache** ([lecture
 # > @many_heads](@many_heads)), but no queries.
 #
-# A model that is *writing* must work in this way, but in training the whole text is there, so we can compute all scores
-# at once and forbid some of them. A forbidden weight must be exactly zero. Its score is set to −∞, the one "number"
-# whose exponential is zero. (The last section shows where a score of −1e9 fails.) This is **masked** or **causal
-# self-attention**:
+# A model that is *writing* must work in this way. In training the whole text is there, so we can compute all scores at
+# once and forbid some of them. A forbidden weight must be exactly zero, so we set its score to −∞, whose exponential is
+# zero. (The last section shows where a score of −1e9 fails.) This is **masked** or **causal self-attention**:
 #
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad
 # \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$ (eq:causal)
 #
 # A **causal mask** can be written in two ways. An **additive mask** holds 0 and −∞ and is added to the scores, as in
-# the next cell. A **boolean mask** says for each pair whether the query may attend to the key, and you write one in the
-# assignment. Torch has two conventions for boolean masks: in `F.scaled_dot_product_attention`, as in this course, True
-# means "may attend", but in `nn.MultiheadAttention` and `nn.TransformerEncoder` it means "may *not* attend".
+# the next cell. A **boolean mask** says for each pair whether the query may attend to the key. You write one in the
+# assignment. Torch has two conventions for boolean masks. In `F.scaled_dot_product_attention`, as in this course, True
+# means "may attend". In `nn.MultiheadAttention` and `nn.TransformerEncoder` it means "may *not* attend".
 
 # %%
 above = torch.full((n, n), -torch.inf).triu(1)        # (4, 4)  −∞ where j > i, 0 elsewhere
@@ -845,8 +853,8 @@ assert (Q @ K.mT + itself_too).softmax(dim=-1)[0].isnan().all(), "the mistake be
 # row still sums to one, because a forbidden score adds nothing to the denominator.
 #
 # > **A common mistake: $j < i$ allowed, $j \ge i$ forbidden.** Then a token may not attend to itself, and the first one
-# > may attend to nothing: its row is −∞ throughout, and softmax turns it into NaN. One set of slides prints "$-\infty$
-# > where $i > i$", which is never true: read $j > i$.
+# > may attend to nothing: its row is −∞ throughout, and softmax turns it into NaN. Another slide has the misprint
+# > "$-\infty$ where $i > i$". This is never true, so nothing would be forbidden. The condition should be $j > i$.
 #
 # > **Check yourself.** Why may position $i$ attend to itself at all? Is that not a leak?
 # > <details><summary>Answer</summary>At position i the model has read token i and must predict token i + 1. Its own
@@ -857,10 +865,10 @@ assert (Q @ K.mT + itself_too).softmax(dim=-1)[0].isnan().all(), "the mistake be
 #
 # ## Testing for leaks: which output depends on which input?
 #
-# A mask can easily be wrong by one position, and if it allows too much, the loss only looks better. So we want to
-# *test* a mask without training the model. Gradients can tell: if the gradient of output $i$ with respect to input $j$
-# is not zero, the output depends on the input. The sizes of these gradients make an $n \times n$ matrix, which is zero
-# above the diagonal if the model is honest.
+# A mask can easily be wrong by one position. If it allows too much, the loss only looks better. So we want to *test* a
+# mask without training the model. Gradients can tell: if the gradient of output $i$ with respect to input $j$ is not
+# zero, the output depends on the input. The sizes of these gradients make an $n \times n$ matrix. If the model is
+# honest, this matrix is zero above the diagonal.
 #
 # <details><summary>Why do we take the gradient of each number of an output by itself?</summary>
 #
@@ -889,9 +897,14 @@ def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
     return torch.stack(rows)                          # (n, n)  row i: what output i depends on
 
 # %% [markdown]
-# We test four suspects: a causal mask on the scores; the causal mask for $n + 1$ tokens, without its first row and last
-# column; a causal mask on the *weights*, which are set to 0 after the softmax; and a causal mask on inputs that were
-# centred first, by subtracting the mean over the sentence. *Guess first:* which of the four leak?
+# We test four suspects:
+#
+# * a causal mask on the scores;
+# * the causal mask for $n + 1$ tokens, without its first row and last column;
+# * a causal mask on the *weights*, which are set to 0 after the softmax;
+# * a causal mask on inputs that were centred first, by subtracting the mean over the sentence.
+#
+# *Guess first:* which of the four leak?
 
 # %%
 torch.manual_seed(1)
@@ -902,12 +915,16 @@ def scores_of(x):
     return (x @ W_q) @ (x @ W_k).mT / math.sqrt(8)    # (n, n)
 
 
-def masked(x):                                        # the package's softmax of the allowed
-    return masked_softmax(scores_of(x), causal_mask(len(x))) @ x @ W_v
+def weights_of(x, mask):                              # −∞ where the mask is False
+    return scores_of(x).masked_fill(~mask, -torch.inf).softmax(dim=-1)    # (n, n)
+
+
+def masked(x):
+    return weights_of(x, causal_mask(len(x))) @ x @ W_v
 
 
 def cut_out(x):
-    return masked_softmax(scores_of(x), causal_mask(len(x) + 1)[1:, :-1]) @ x @ W_v
+    return weights_of(x, causal_mask(len(x) + 1)[1:, :-1]) @ x @ W_v
 
 
 def weights_set_to_0(x):
@@ -943,10 +960,9 @@ assert (beyond[:, 1] == beyond[:, 0] + 1).all() and len(beyond) == 5, "one diago
 # $j \le i + 1$, which shows as a single diagonal of crosses. Centring leaks because the mean over the sentence contains
 # its end, as does every statistic over all positions. The third leak, through the weights, is the least obvious:
 #
-# > **A common mistake: "masking sets attention weights to 0".** Forbidden weights must end as 0, but setting them to 0
-# > after the softmax comes too late. Each allowed weight is $\exp(e_{ij})$ divided by a sum over *all* exponentials,
-# > including the forbidden ones, so it depends on what is coming. Besides, the rows no longer sum to one, except the
-# > last.
+# > **A common mistake: "masking sets attention weights to 0".** Forbidden weights must end as 0, but after the softmax
+# > it is too late to set them to 0. Each allowed weight is $\exp(e_{ij})$ divided by a sum over *all* exponentials,
+# > including the forbidden ones, so it depends on what is coming. Besides, only the last row still sums to one.
 #
 # Can a model leak without a gradient? The next suspect adds to each token the share of positive numbers in the whole
 # sentence. This time we also compare the outputs for two inputs that begin in the same way and end differently:
@@ -976,12 +992,12 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 # %% [markdown] teaches="training in parallel, teacher forcing"
 # **A gradient clearly above rounding proves a leak; a gradient of zero proves nothing.** A count goes up in steps, and
 # between the steps its slope is zero, so the gradients acquit this model although it leaks. A better test does what we
-# did with `other_end`: it changes the future and checks whether the past has moved. Because a single change may miss a
-# leak, try many, large ones among them.
+# did with `other_end`: it changes the future and checks whether the past has moved. A single change may miss a leak, so
+# try many, large ones among them.
 #
 # **Now you:** [a06](@masking/assignment), exercise 3: write such a test.
 #
-# ## Teacher forcing: one pass is all steps
+# ## Teacher forcing: one pass trains all positions
 #
 # What do we gain from a mask that does not leak? In training, every position gets the true beginning of the text,
 # whatever the model itself would have written. This is **teacher forcing** ([@williams1989]), which you know from
@@ -994,7 +1010,7 @@ figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
 #| label: teacher-forcing
 
 # %% [raw] slide
-# ## Teacher forcing: one pass is all steps
+# ## Teacher forcing: one pass trains all positions
 # {figure}
 
 # %% [markdown]
@@ -1043,9 +1059,9 @@ for name in ("causal mask", "no mask"):
 #
 # A batch of texts is padded to one length, and no token should attend to padding ([lecture
 # @cross_attention](@cross_attention)). Our models had no mask for this. Did they need one? A **padding mask** depends
-# on the sentence and is the same for all queries, whereas the causal mask depends on the position and is the same for
-# all sentences. A pair of positions must be allowed by both masks, so we combine them with *and* (`&`). Broadcasting
-# does the rest:
+# on the sentence and is the same for all queries. The causal mask depends on the position and is the same for all
+# sentences. A pair of positions must be allowed by both masks, so we combine them with *and* (`&`). Broadcasting
+# matches their shapes:
 
 # %%
 lengths = torch.tensor([5, 3])
@@ -1098,8 +1114,8 @@ assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 # %% [markdown]
 # **Only outputs of padding change, and nobody uses them.** Padding at the end lies in the future of all tokens, so a
 # causal language model needs no padding mask for it. Only its *loss* must leave padding out, as `ignore_index=-1` did
-# above. An encoder does need a mask, because its **bidirectional self-attention** would see the padding, and a decoder
-# that attends to an encoder needs one for the source.
+# above. An encoder does need a mask, because its **bidirectional self-attention** would see the padding. A decoder that
+# attends to an encoder needs one for the source.
 #
 # <details><summary>One more place where padding matters: the positions</summary>
 #
@@ -1113,7 +1129,7 @@ assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 # ## Masks in use: causal, prefix, packed, window
 #
 # Here are eight masks, made of a few simple ones. *Guess first:* which of the seven square ones let a token see a later
-# one? And which of the others never let the last token hear of the first, through however many layers?
+# one? And in which of the others can the first token never influence the last, however many layers there are?
 
 # %% tags=["hide-input"]
 n = 8
@@ -1150,12 +1166,13 @@ for mask, hears in ((torch.block_diag(causal_mask(3), causal_mask(2), causal_mas
                     (causal_mask(n) & window_mask(n, window=3), True),
                     (causal_mask(n) & no_padding, True)):
     paths = torch.linalg.matrix_power(mask.double(), n)                   # (8, 8)  n layers
-    assert (paths[-1, 0] > 0) == hears, "does the last token hear of the first?"
+    assert (paths[-1, 0] > 0) == hears, "does the first token reach the last?"
 
 # %% [markdown]
 # **The bidirectional mask and the prefix mask show later tokens, and both are right: nobody has to predict the tokens
-# that they show.** Packed documents and blocks cut the row for good, however many layers there are. The window does
-# not, because a mask describes *one* layer: position 8 reads 6, which has read 4 one layer below, and so on.
+# that they show.** In packed documents and in blocks the first token never reaches the last, because nothing crosses
+# the gaps in any layer. In the window it does, because a mask describes *one* layer: position 8 reads 6, which has read
+# 4 one layer below, and so on.
 #
 # <details><summary>What each of the eight masks is for, and who uses it</summary>
 #
@@ -1186,9 +1203,10 @@ for mask, hears in ((torch.block_diag(causal_mask(3), causal_mask(2), causal_mas
 # ## Applying a mask: −∞, −1e9 and NaN
 #
 # Two masks together can leave a query with nothing that it may attend to. This happens when a program continues a batch
-# of prompts: it pads them in *front*, so that all prompts end at the same place, and under a causal mask the first rows
-# then have no past but padding. What are the weights of these rows? We apply such a mask in three ways: a forbidden
-# score becomes −∞; it becomes −1e9, as in much code; or the package's `masked_softmax` does the work.
+# of prompts. It pads them in *front*, so that all prompts end at the same place. Under a causal mask, the first rows
+# then have no past but padding. What are the weights of these rows? We apply such a mask in three ways. A forbidden
+# score becomes −∞; or it becomes −1e9, as in much code; or we call the package's `masked_softmax`, the softmax inside
+# `attend`, which shares the weight among the allowed keys alone.
 
 # %%
 chef = ["pad", "pad", "the", "chef", "who"]
@@ -1215,10 +1233,10 @@ assert (ways["masked_softmax"][~mask] == 0).all()
 # {figure}
 
 # %% [markdown]
-# **A row with nothing allowed gets NaN, uniform weights or zeros, depending on the way.** With −∞ the whole row is −∞,
-# and softmax, which subtracts the row's maximum first, computes −∞ − (−∞), which is NaN. With −1e9 all scores of the
-# row are equal, so each of the five keys gets a fifth, padding and future too: a leak, if somebody uses the row's
-# output. `masked_softmax` gives zeros, and exercise 5 asks you for a way to get them.
+# **A row with nothing allowed gets NaN, uniform weights or zeros, depending on the way.** With −∞ the whole row is −∞.
+# Softmax first subtracts the row's maximum, and −∞ − (−∞) is NaN. With −1e9 all scores of the row are equal, so each of
+# the five keys gets a fifth, padding and future too: a leak, if somebody uses the row's output. `masked_softmax` gives
+# exactly zero wherever the mask forbids, even in a whole row. In exercise 5 you find a way to do this.
 #
 # Does NaN in rows of padding matter, if no token may attend to padding? We apply the weights that contain NaN in two
 # layers, one after the other:
@@ -1280,7 +1298,7 @@ assert gradient.abs().max() > 0 and shares_of_nan == [1, 0, 0]
 # **Now you:** a@masking, exercise 5
 
 # %% [markdown]
-# **A finite loss does not mean a finite gradient.** All three losses are the same, but with an added −∞ the gradient is
+# **A finite loss does not mean a finite gradient.** All three losses are the same. But with an added −∞ the gradient is
 # NaN, and one step of the optimizer makes all of $W$ NaN. So where a row may have nothing allowed, **replace**
 # forbidden scores; do not add −∞ to them. (Our additive causal mask did no harm: each row allows its diagonal.)
 #
