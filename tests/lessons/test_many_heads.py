@@ -12,10 +12,12 @@ from attncourse.transformer import Weights
 from attncourse_lessons.l07_many_heads.patching import (
     Reader,
     answers_with,
+    answers_with_heads,
     beyond_the_sum,
     givers,
     mean_ablated,
     renamed,
+    renamed_receivers,
     rows_at,
     weight_on,
     weight_on_name,
@@ -248,3 +250,26 @@ def test_a_partner_costs_more_than_another_head_in_nearly_every_seed_and_than_ea
     gaps = [partner - another for partner, another in seeds.values()]
     assert len(gaps) == 30 and sum(gap > 0 for gap in gaps) == 29 and mean(gaps) > 2.05 * stdev(gaps) / 30**0.5
     assert len(cases) == 137 and sum(case[0] > case[2] for case in cases) == 76
+
+
+def test_a_receiver_has_another_name_of_the_same_sex_that_the_sentence_did_not_have(told):
+    here, other = renamed_receivers(told)
+    assert len(here.kind) and set(here.kind.tolist()) == {1} and here.sentence.tolist() == list(range(len(here.kind)))
+    for i, place in enumerate(here.place.tolist()):
+        assert (here.tokens[i] != other.tokens[i]).nonzero()[:, 0].tolist() == [place]
+        old, new = (VOCABULARY[int(text.tokens[i, place])] for text in (here, other))
+        assert (old in WOMEN) == (new in WOMEN) and VOCABULARY.index(new) not in here.tokens[i].tolist()
+
+
+def test_heads_of_another_run_change_the_answers_as_if_the_verbs_vector_were_exchanged_and_no_hook_stays(told):
+    torch.manual_seed(0)
+    model, (here, other) = Reader().eval(), renamed_receivers(told)
+    attention = model.encoder.stack.blocks[1].attention.sublayer
+    with torch.no_grad():
+        usual, changed = model(here).argmax(dim=-1), model(other)
+    assert torch.equal(answers_with_heads(model, here, here, 1, [0, 1, 2, 3]), usual)
+    all_heads = answers_with_heads(model, here, other, 1, [0, 1, 2, 3])
+    rows = rows_at(model, attention, other, here.asker)                          # what all heads write at the verbs
+    assert torch.equal(all_heads, answers_with(model, here, attention, here.asker, rows))
+    assert changed.shape[0] == len(rows)
+    assert not attention.output._forward_pre_hooks

@@ -502,7 +502,8 @@ def reads_and_losses(
     Raises ValueError where shapes do not fit.
     """
     tables = [as_matrix(table, rows, columns) for table in (reads, lost)]
-    drawn, _ = figure(1.5 + 1.9 * len(columns), 1.1 + 0.36 * len(rows), columns=2)
+    drawn, _ = figure(1.9 + 1.9 * len(columns), 1.1 + 0.36 * len(rows), columns=2)
+    drawn.get_layout_engine().set(wspace=0.06)                           # so that the frames of the two do not touch
     said = []
     for ax, table, title, unit in zip(drawn.axes, tables, titles, (1, 100), strict=True):
         top = max(float(table.max()), 0.01)
@@ -710,10 +711,11 @@ def composition(
     drawn, ax = figure(9.9, 4.0)
     stage(ax, (0, 9.9), (0, 4.0))
     columns, levels = (1.55, 3.35, 5.15), (0.45, 1.7, 3.45)
+    has_name = (levels[1], pronoun), (levels[2], pronoun), (levels[2], verb)  # a vector keeps what was written into it
     for y, level in zip(levels, ("embeddings", "after layer 0", "after layer 1"), strict=True):
         ax.text(0.05, y, level, ha="left", va="center", fontsize=9, color=GREY)
         for x, word in zip(columns, words, strict=True):
-            holds = f"{word}: {name}" if (y, word) in ((levels[1], pronoun), (levels[2], verb)) else word
+            holds = f"{word}: {name}" if (y, word) in has_name else word
             colour = BLUE if name in holds else GREY
             _box(ax, x, y, holds, colour)
     for x in columns:                                                    # the residual stream
@@ -745,11 +747,12 @@ def composition(
     for (start, end, _), (what, became), letter, y in zip(ways, new.items(), "abc", heights, strict=True):
         x_at, y_at = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
         if letter == "a":  # all that the layer writes there, where it arrives at the box
-            x_at, y_at = end[0] + 0.1, end[1] + 0.07
+            x_at, y_at = end[0] + 0.07, end[1] + 0.01
         for at in ((x_at, y_at), (6.45, y)):
             ax.plot([at[0]], [at[1]], marker="o", markersize=15, color=ORANGE, zorder=4)
             ax.text(*at, letter, ha="center", va="center", fontsize=11, color="white", zorder=5)
-        ax.text(6.65, y, what, ha="left", va="center", fontsize=11, color=INK)
+        ax.text(6.65, y, what, ha="left", va="center", fontsize=11, color=INK,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
         for seed, (changed, kept) in enumerate(zip(became, old[what], strict=True)):
             row = y - 0.2 * (seed + 1)
             ax.text(from_0 - 0.15, row, f"seed {seed}", ha="right", va="center", fontsize=9, color=GREY)
@@ -769,8 +772,8 @@ def composition(
     for x, face, words_beside in ((6.45, ORANGE, f"become {other}"), (8.0, "white", f"stay {name}")):
         ax.plot([x], [3.3], marker="o", markersize=7, color=ORANGE, markerfacecolor=face)
         ax.text(x + 0.15, 3.3, words_beside, ha="left", va="center", fontsize=10, color=INK)
-    show(drawn, f"Layer 0 writes {name} into the vector of {pronoun}. Layer 1 makes a key and a value of this vector: "
-         f"by the key {verb} finds {pronoun}, and by the value it copies {name}. Answers that become "
+    show(drawn, f"Layer 0 writes {name} into the vector of {pronoun}, where it stays. Layer 1 makes a key and a value "
+         f"of this vector: by the key {verb} finds {pronoun}, and by the value it copies {name}. Answers that become "
          f"{other}, by seed: {'; '.join(said)}.")  # fmt: skip
 
 

@@ -79,23 +79,34 @@ class Renamed(NamedTuple):
 
 def renamed(told: Gossip) -> Renamed:
     """A sentence for each verb whose giver is a pronoun, if a name is left that the sentence does not have."""
-    rows, asked, names, places = [], [], [], []
     _, verbs, pronouns = givers(told)
-    for verb, pronoun in zip(verbs.tolist(), pronouns.tolist(), strict=True):
-        tokens = told.tokens[told.sentence[verb]]
-        meant = NAMES[int(told.answer[verb])]
+    one_each, other, kept = _with_another_name(told, verbs)
+    return Renamed(one_each, other, told.asker[pronouns[kept]])
+
+
+def renamed_receivers(told: Gossip) -> tuple[Gossip, Gossip]:
+    """A sentence for each verb, "who got", and the same with another name for who got, if one is left."""
+    one_each, other, _ = _with_another_name(told, (told.kind == QUESTIONS.index("who got")).nonzero()[:, 0])
+    return one_each, other
+
+
+def _with_another_name(told: Gossip, questions: Int[Tensor, " q"]) -> tuple[Gossip, Gossip, Int[Tensor, " m"]]:
+    """A sentence for each of the questions; the same with another name as its answer; which questions have one."""
+    rows, kept, names = [], [], []
+    for i, question in enumerate(questions.tolist()):
+        tokens = told.tokens[told.sentence[question]]
+        meant = NAMES[int(told.answer[question])]
         said = {VOCABULARY[token] for token in tokens.tolist()}
         unused = [name for name in (WOMEN if meant in WOMEN else MEN) if name not in said]
         if unused:
             rows.append(tokens)
-            asked.append(verb)
+            kept.append(i)
             names.append(VOCABULARY.index(unused[0]))
-            places.append(int(told.asker[pronoun]))
-    tokens, verb, m = torch.stack(rows), torch.tensor(asked), torch.arange(len(rows))
+    tokens, verb, m = torch.stack(rows), questions[kept], torch.arange(len(rows))
     one_each = Gossip(tokens, told.lengths[told.sentence[verb]], m, told.asker[verb], told.kind[verb], told.place[verb])
     changed = tokens.clone()                                                 # (m, n)
     changed[m, one_each.place] = torch.tensor(names)
-    return Renamed(one_each, one_each._replace(tokens=changed), torch.tensor(places))
+    return one_each, one_each._replace(tokens=changed), torch.tensor(kept)
 
 
 def one_by_one(told: Gossip) -> Iterator[Gossip]:
@@ -153,13 +164,45 @@ def weight_on(
     return seen.self_attn[1][told.sentence, :, told.asker, place].mean(dim=0)
 
 
-@contextmanager
-def mean_ablated(model: Reader, told: Gossip, layer: int, head: int) -> Iterator[None]:
-    """Within it, the head's output is replaced by its mean over all tokens of `told`."""
+def _attention(model: Reader, layer: int) -> MultiHeadAttention:
     block = model.encoder.stack.blocks[layer]
     assert isinstance(block, Block)
     attention = block.attention.sublayer
     assert isinstance(attention, MultiHeadAttention)
+    return attention
+
+
+def answers_with_heads(
+    model: Reader, told: Gossip, other: Gossip, layer: int, heads: Sequence[int]
+) -> Int[Tensor, " m"]:
+    """The model's answers if these heads put out, at the words that ask, what they put out when it reads `other`."""
+    attention = _attention(model, layer)
+    kept: list[Tensor] = []
+
+    def keep(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        kept.append(inputs[0])                                               # the heads side by side, (m, n, d_model)
+
+    def exchange(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        x = inputs[0].clone()
+        for head in heads:
+            columns = slice(head * attention.d_head, (head + 1) * attention.d_head)
+            x[told.sentence, told.asker, columns] = kept[0][told.sentence, told.asker, columns]
+        return (x,)
+
+    with torch.no_grad():
+        for hook, read in ((keep, other), (exchange, told)):
+            held = attention.output.register_forward_pre_hook(hook)
+            try:
+                answers = model(read).argmax(dim=-1)                         # (m,)
+            finally:
+                held.remove()
+    return answers
+
+
+@contextmanager
+def mean_ablated(model: Reader, told: Gossip, layer: int, head: int) -> Iterator[None]:
+    """Within it, the head's output is replaced by its mean over all tokens of `told`."""
+    attention = _attention(model, layer)
     columns = slice(head * attention.d_head, (head + 1) * attention.d_head)
     is_token = torch.arange(told.tokens.shape[1]) < told.lengths[:, None]        # (batch, n)
 

@@ -534,7 +534,7 @@ for seed in range(3):
         attention.key.register_forward_hook(cut_off)
     held = flow(model)[1]                                 # the attention weights count as fixed
     grown, grown_held = gradients[0] / gradients[-1], held[0] / held[-1]
-    # How far the gradient grows depends on how a machine rounds; that it grows much more does not.
+    # how far the gradient grows depends on how a machine rounds; that it is much more does not
     assert 500 < grown_held < 2000 and grown > 50 * grown_held
 
 # %% [raw] slide

@@ -325,8 +325,8 @@ def places(
 ) -> None:
     """Two curves by place, from 1, with their names at their ends, and the gap between these as an arrow.
 
-    With `intervals`, {name: (low, high) of each place}, the points have bars, and the curves stand a little apart; `gap`
-    is the interval of the last gap.
+    With `intervals`, {name: (low, high) of each place}, the points have bars, and the curves stand a little apart;
+    `gap` is the interval of the last gap.
     """
     drawn, ax = figure(7.4, 3.5)
     n = len(next(iter(lines.values())))

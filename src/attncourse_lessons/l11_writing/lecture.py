@@ -687,7 +687,7 @@ print(f"three recorded runs: {', '.join(map(str, in_all))} of {at_five[0]['lists
       f" in texts with fewer {', '.join(map(str, where_fewer))}")
 assert all(n > 0 and few > 0.4 * n for n, few in zip(in_all, where_fewer, strict=True))
 #| caption: Numbers that are wrong in lists of five, by position, after a true prefix and after
-#|   the model's own. Bars, and the gap's range: 95 % intervals (bootstrap over lists).
+#|   the model's own. Bars and range: 95 % intervals (bootstrap over lists).
 #| label: exposure-bias
 
 # %% tags=["hide-input"]
@@ -998,7 +998,8 @@ for i in (1, 3, 8):                                     # the record holds ten
 
 # %% tags=["hide-input"]
 stammer = captions["rungs"]["Transformer"]["greedy"]["texts"][8]
-print(f"{'greedily':>12}  {' '.join(stammer.split()[:8])} … {' '.join(stammer.split()[-3:])}\n\n"
+first, last = (" ".join(words) for words in (stammer.split()[:8], stammer.split()[-3:]))
+print(f"{'greedily':>12}  {first} … {last}\n\n"
       "Transformer, words written for 100 words of the references:")
 of_reference = torch.tensor(captions["validation_words"])
 ways_to_write = {"greedy": "greedy", "beam width 5": "beam"}
@@ -1007,8 +1008,8 @@ for name, way in ways_to_write.items():
     too_long = n_words > 2 * of_reference
     ratio, of_others = (100 * n_words[chosen].sum() / of_reference[chosen].sum()
                         for chosen in (slice(None), ~too_long))
-    print(f"{name:>12}  all texts {ratio:.0f}; without the {too_long.float().mean():.0%} that are "
-          f"more than twice as long as the reference {of_others:.0f}")
+    print(f"{name:>12}  all texts {ratio:.0f}; without the {too_long.float().mean():.0%} that"
+          f" are more than twice as long as the reference {of_others:.0f}")
     if way == "greedy":
         assert ratio > 150 and of_others < 115 and 0.1 < too_long.float().mean() < 0.15
 greedy_texts = captions["rungs"]["Transformer"]["greedy"]["texts"]
@@ -1123,7 +1124,8 @@ def all_of(counts, low, high):
     return sum(counts[n] for n in counts if low <= n <= high)
 
 
-long_ones = {"9 to 12": (9, 12), "13 to 16": (13, 16), "17 to 20": (17, 20), "over 20": (21, 99)}
+long_ones = {"9 to 12": (9, 12), "13 to 16": (13, 16), "17 to 20": (17, 20),
+             "over 20": (21, 99)}
 for name, ends in long_ones.items():
     print(f"{name:>8} tokens: {all_of(seen, *ends):5,} lists seen   "
           f"{all_of(wrong, *ends):2} of {all_of(asked, *ends):3} wrong")
@@ -1452,7 +1454,8 @@ print("wrong by length         in validation      in the test set")
 in_test = Counter(map(length, test))
 missed = Counter(length(pair) for pair, hit in zip(test, hits, strict=True) if not hit)
 for name, ends in {"2 to 4": (2, 4), "5 to 8": (5, 8), **long_ones}.items():
-    shares_here = [f"{all_of(bad, *ends) / n:4.0%} of {n:3}" if (n := all_of(all_, *ends)) else "–"
+    shares_here = [f"{all_of(bad, *ends) / n:4.0%} of {n:3}"
+                   if (n := all_of(all_, *ends)) else "–"
                    for bad, all_ in ((wrong, asked), (missed, in_test))]
     print(f"{name:>8} tokens          {shares_here[0]}           {shares_here[1]}")
 
