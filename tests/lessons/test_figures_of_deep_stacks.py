@@ -6,7 +6,7 @@ import pytest
 import torch
 from drawn import arrows, axes, boxed, cells, joined, labels, places, strokes, texts
 from matplotlib.colors import to_hex
-from matplotlib.patches import Circle
+from matplotlib.patches import Circle, FancyArrowPatch
 from proven import proven
 
 from attncourse import viz
@@ -294,3 +294,58 @@ def test_a_mean_goes_over_a_row_or_over_a_column_of_all_sentences():
     for ax in panels:
         assert {where[:2] for where in cells(ax)} == {(x, y) for x in range(4) for y in (0, 1, 2, 4, 5, 6)}
         assert [words.partition("\n")[0] for words, _, _ in texts(ax)] == ["sentence 1", "sentence 2", "4 features"]
+
+
+def test_each_path_is_said_with_its_term(shown):
+    figures.residual_paths()
+    terms = "I, past both; J_1, through f_1; J_2, through f_2; J_2 J_1, through f_1 and through f_2."
+    assert f"and their terms: {terms}" in shown[0]
+
+
+# The parts of the network, where each bends and where its arrow ends: of each branch the way around, out and back, and
+# the stream before, between and after.
+PARTS = (
+    [(0, 0.8), (0, 2.2)], [(0, 0.8), (1.7, 0.8), (1.7, 1.2)], [(1.7, 2.2), (1.7, 2.55), (0.34, 2.55)],
+    [(0, 3.4), (0, 4.8)], [(0, 3.4), (1.7, 3.4), (1.7, 3.8)], [(1.7, 4.8), (1.7, 5.15), (0.34, 5.15)],
+    [(0, 0.35), (0, 0.8)], [(0, 2.89), (0, 3.4)], [(0, 5.49), (0, 5.95)],
+)  # fmt: skip
+STREAM = {6, 7, 8}
+
+
+@proven
+def test_each_term_of_the_jacobian_is_a_path_around_or_through_each_branch():
+    panels = axes(figures.residual_paths)
+    titles = ["around both", "through $f_1$", "through $f_2$", "through $f_1$ and $f_2$"]
+    assert [ax.get_title() for ax in panels] == titles
+    terms = [[words for words, _, y in texts(ax) if y < 0] for ax in panels]
+    assert terms == [["$I$", "∂output/∂$x$  ="], ["$J_1$", "+"], ["$J_2$", "+"], ["$J_2\\, J_1$", "+"]]
+    pale, _ = next(iter(cells(panels[0]).values()))
+    for ax, path in zip(panels, ({0, 3}, {1, 2, 3}, {0, 4, 5}, {1, 2, 4, 5}), strict=True):
+        heads = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
+        assert [[*line, end] for line, (_, end) in zip(strokes(ax), arrows(ax), strict=True)] == [*PARTS]
+        for drawn in ([line.get_color() for line in ax.lines], [to_hex(head.get_edgecolor()) for head in heads]):
+            assert {i for i, colour in enumerate(drawn) if to_hex(colour) == to_hex(BLUE)} == STREAM | path
+        at = places(ax, "$f_1$", "$f_2$", "$x$", "output")
+        assert at == {"$f_1$": (1.7, 1.7), "$f_2$": (1.7, 4.3), "$x$": (0, 0), "output": (0, 6.3)}
+        inside = [name for name, (colour, _) in zip(boxed(ax), cells(ax).values(), strict=True) if colour != pale]
+        assert inside == [name for name, around in (("$f_1$", 0), ("$f_2$", 3)) if around not in path]
+        assert [circle.center for circle in ax.patches if isinstance(circle, Circle)] == [(0, 2.55), (0, 5.15)]
+
+
+def test_more_seeds_of_a_flow_are_drawn_thin_in_its_colour():
+    flows = {"plain": ([1.5, 3.0], [4.0, 20.0]), "other": ([2.0, 5.0], [0.5, 0.25])}
+    up, back, _ = axes(figures.flows_and_walk, flows, [2.0, 4.0], {"other": [([2.5, 6.0], [0.4, 0.2])]})
+    for ax, seed in ((up, [(0, 2.5), (1, 6)]), (back, [(0, 0.4), (1, 0.2)])):
+        (thin,) = [line for line in ax.lines if line.get_linewidth() < 1]
+        assert strokes(ax)[list(ax.lines).index(thin)] == seed
+        (thick,) = [line for line in ax.lines if line is not thin and line.get_color() == thin.get_color()]
+        assert thick.get_linewidth() > 1.5
+
+
+def test_a_line_beside_another_has_its_colour_and_dots_and_no_marks():
+    runs = {"run": {1: [1.0, 2.0, 3.0], 2: [4.0, 5.0, 6.0]}, "guess": {1: [1.5], 2: [2.5]}}
+    (ax,) = axes(figures.runs_over, runs, "x", "y", beside={"guess": "run"})
+    (guess,) = [line for line in ax.lines if line.get_linestyle() == ":"]
+    assert guess.get_marker() in ("", "None") and [*guess.get_ydata()] == [1.5, 2.5]
+    (run,) = [line for line in ax.lines if line.get_linestyle() == "-"]
+    assert run.get_color() == guess.get_color() and [*run.get_ydata()] == [2, 5]

@@ -147,6 +147,19 @@ def test_the_game_asks_all_entries_and_judgements_count_for_its_score():
     assert game.score == (1, 2)
 
 
+def test_a_line_that_was_played_comes_first_and_its_picture_tells():
+    game = review_game(ENTRIES, step=2, played={"keys and queries": ("trusted", "definite")})
+    assert [entry["name"] for entry in game.entries] == ["keys and queries", "i > i", "Qx beside XQ"]
+    assert game.score == (0, 1)
+    drawn, words = game.still()
+    assert "Judged: definite. The list says: no error" in words
+    assert [text.get_text() for text in drawn.axes[0].texts].count("●") == 1
+    game.at = 1
+    assert game.entries[1]["right"] not in game.still()[1]
+    with pytest.raises(ValueError, match="played: got typo"):
+        review_game(ENTRIES, played={"typo": ("loss", "definite")})
+
+
 def test_the_still_picture_of_the_game_gives_no_answer_away():
     game = review_game(ENTRIES[1:])
     drawn, words = game.still()

@@ -4,7 +4,8 @@ from statistics import median
 
 import pytest
 import torch
-from drawn import arrows, axes, boxed, cells, dots, labels, places, plain, strokes, texts
+from drawn import arrows, axes, boxed, cells, dots, labels, places, plain, sizes, strokes, texts
+from matplotlib.colors import to_hex
 from proven import proven
 
 from attncourse_lessons import course, results
@@ -142,9 +143,6 @@ def test_of_each_step_the_milliseconds_are_said_and_how_long_the_gpu_is_busy(sai
 def test_of_a_run_every_look_is_said_and_the_predicted_end(said):
     figures.run_curve([20.0, 40.0], [6.0, 2.0], 5)
     assert said == ["A run's loss against its seconds: 6.0 at 20 s, 2.0 at 40 s. The end was predicted at 5 s."]
-    figures.run_curve([20.0, 40.0], [6.0, 2.0], 5, first="6.0: half of it\nis random")
-    assert said[1] == ("A run's loss against its seconds: 6.0 at 20 s, 2.0 at 40 s. Beside the first point stands "
-                       "\"6.0: half of it is random\". The end was predicted at 5 s.")  # fmt: skip
 
 
 def test_of_each_class_its_share_is_said(said):
@@ -407,24 +405,29 @@ def test_a_format_has_a_box_for_each_bit_and_beside_them_what_they_buy():
 def test_a_roof_rises_with_the_bandwidth_to_the_peak_and_work_lies_on_it():
     work = {"thin": (10.0, 5.0), "wide": (400.0, 20.0)}
     (ax,) = axes(figures.roofline, {"one": (100.0, 10.0), "two": (1000.0, 20.0)}, work)
-    assert strokes(ax)[:2] == [[(1, 10), (10, 100), (500, 100)], [(1, 20), (50, 1000), (500, 1000)]]
+    one, two, thin, wide = strokes(ax)
+    assert one == [(0.0625, 0.625), (10, 100), (750, 100)] and two == [(0.0625, 1.25), (50, 1000), (750, 1000)]
     assert dots(ax) == [(2.0, 20.0), (20.0, 100.0), (2.0, 40.0), (20.0, 400.0)]
-    thin, wide = strokes(ax)[2:]
-    assert [thin[1], wide[1]] == [(2, 40), (20, 400)] and thin[0][0] == 2 and wide[0][0] == 20
+    assert sizes(ax) == [18, 44], "larger on the chip in question"
+    floor = ax.get_ylim()[0]
+    assert thin == [(2, floor), (2, 40)] and wide == [(20, floor), (20, 400)], "up to the chip in question"
     at = places(ax)
-    assert at["thin: 2"] == (2.16, thin[0][1]) and at["wide: 20"] == (21.6, wide[0][1])
-    assert at["one"][1] == 100 and at["two"][1] == 1000, "each chip is named at its roof"
-    assert at["memory-bound"][0] < 10 < 50 <= at["compute-bound"][0], "on their sides of all corners"
-    assert [(left, width) for left, _, width, _ in cells(ax)] == [(1, 9), (50, 450)]
+    assert 1.8 < at["thin: 4%"][0] < 2 and 40 < at["thin: 4%"][1] < 80, "above its slope"
+    assert 18 < at["wide: 40% of the two's peak"][0] < 20 and 400 < at["wide: 40% of the two's peak"][1] < 800
+    assert at["one"] == (862.5, 100) and at["two"] == (862.5, 1000), "each chip is named at its roof"
+    assert at["memory-bound"][0] < 50 < at["compute-bound"][0], "on their sides of its corner"
+    assert [(left, width) for left, _, width, _ in cells(ax)] == [(0.0625, 49.9375), (50, 700)]
     assert [colour for colour, _ in cells(ax).values()] == ["#f0f6fa", "#fcf2eb"]
-    assert ax.get_xscale() == ax.get_yscale() == "log"
-    assert min(ax.get_yticks()) >= 10 > max(thin[0][1], wide[0][1]), "no number where the names stand"
+    assert ax.get_xscale() == ax.get_yscale() == "log" and ax.get_ylim()[1] > at["memory-bound"][1] > 1000
+    widths = [line.get_linewidth() for line in ax.lines[:2]]
+    assert widths[1] > 2 * widths[0] and [line.get_linestyle() for line in ax.lines[:2]] == ["--", "-"]
 
 
-def test_work_of_one_intensity_shares_a_line_and_a_name_on_the_roofline():
-    work = {"thin": (10.0, 5.0), "as thin": (100.0, 50.1)}
-    (ax,) = axes(figures.roofline, {"one": (100.0, 10.0)}, work)
-    assert len(strokes(ax)) == 2 and "as thin; thin: 2" in places(ax)
+def test_names_of_work_of_one_intensity_stand_above_each_other_on_the_roofline():
+    (ax,) = axes(figures.roofline, {"one": (100.0, 10.0)}, {"thin": (10.0, 5.0), "as thin": (20.0, 10.0)})
+    at = {words: place for words, place in places(ax).items() if "thin" in words}
+    (x, low), (same, high) = at.values()
+    assert x == same and high >= 2 * low
 
 
 @proven
@@ -457,16 +460,18 @@ def test_a_bar_whose_words_would_meet_a_line_has_them_inside():
 def test_a_step_is_divided_where_the_busy_time_is_known_and_its_parts_are_named():
     rows = {"predicted": (3.0, 2.5), "alone": (30.0, 10.0), "run": (50.0, None), "next": (12.0, 12.0)}
     (ax,) = axes(figures.step_times, rows, ("predicted", "next"))
-    bars = [(round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_width(), bar.get_hatch() or "")
+    bars = [(round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_width())
             for each in ax.containers for bar in each]  # fmt: skip
-    assert bars == [(0, 0, 3, ""), (1, 0, 10, ""), (1, 10, 20, "////"), (2, 0, 50, ""), (3, 0, 12, "")]
+    assert bars == [(0, 0, 3), (1, 0, 30), (1, 0, 10), (2, 0, 50), (3, 0, 12)]
     outlined = [bar.get_linestyle() == "--" for each in ax.containers for bar in each]
     assert outlined == [True, False, False, False, True], "forecasts alone"
+    colours = [to_hex(bar.get_facecolor()) for each in ax.containers for bar in each]
+    assert len({*colours}) == 3 and colours[0] == colours[4] == "#ffffff" and colours[1] == colours[3] != colours[2]
     assert labels(ax.yaxis) == {0: "predicted", 1: "alone", 2: "run", 3: "next"} and ax.yaxis_inverted()
     at = {words: (x, y) for words, x, y in texts(ax)}
-    assert (at["GPU busy"], at["GPU waits"], at["busy time not measured"]) == ((5, 1), (20, 1), (25, 2))
-    assert [at[words][1] for words in ("3.0 (GPU busy 2.5)", "30", "50", "12")] == [0, 1, 2, 3]
-    assert 3 < at["3.0 (GPU busy 2.5)"][0] < 4 and 30 < at["30"][0] < 31 and 50 < at["50"][0] < 51
+    assert (at["GPU busy: 10"], at["GPU waits"], at["busy time not measured"]) == ((5, 1), (20, 1), (25, 2))
+    assert [at[words][1] for words in ("3.0 ms (GPU busy: 2.5)", "30 ms", "50 ms", "12 ms")] == [0, 1, 2, 3]
+    assert 3 < at["3.0 ms (GPU busy: 2.5)"][0] < 4 and 30 < at["30 ms"][0] < 31 and 50 < at["50 ms"][0] < 51
 
 
 @proven
@@ -474,29 +479,31 @@ def test_a_run_is_drawn_against_its_seconds_between_its_predicted_end_and_its_en
     (ax,) = axes(figures.run_curve, [20.0, 40.0, 50.0], [6.0, 3.0, 2.0], 5)
     assert strokes(ax) == [[(20, 6), (40, 3), (50, 2)], [(5, 0), (5, 1)], [(50, 0), (50, 1)]]
     assert [(words, x) for words, x, _ in texts(ax)] == [
-        ("6.0", 20), ("2.0", 50), ("predicted end: 5 s", 5.75), ("measured end: 50 s", 49.25)]  # fmt: skip
+        ("6.0", 20), ("3.0", 40), ("2.0", 49.5), ("predicted end: 5 s", 5), ("measured end: 50 s", 50),
+        ("45 s longer", 27.5)]  # fmt: skip
+    at = places(ax)
+    assert all(0 < at[words][1] - loss < 0.5 for words, loss in (("6.0", 6), ("3.0", 3), ("2.0", 2))), "over its point"
+    assert [(left, width) for left, _, width, _ in cells(ax)] == [(5, 45)], "what the prediction left out"
+    ((start, end),) = arrows(ax)
+    assert (start[0], end[0]) == (5, 50) and start[1] == end[1] < at["45 s longer"][1]
+    assert [line.get_linestyle() for line in ax.lines[1:]] == ["--", "-"]
     assert ax.get_ylabel() == "validation loss\n(nats per token)"
-
-
-def test_words_at_the_first_point_of_a_run_stand_beside_it_instead_of_its_loss():
-    (ax,) = axes(figures.run_curve, [20.0, 40.0, 50.0], [6.0, 3.0, 2.0], 5, "6.0: half random")
-    assert [words for words, _, _ in texts(ax)][:2] == ["6.0: half random", "2.0"]
-    assert places(ax)["6.0: half random"] == (21, 6)
 
 
 @proven
 def test_classes_of_operations_have_a_bar_for_each_share():
     flops = {"products": 996.0, "norms": 1.0, "rest": 3.0}
-    (ax,) = axes(figures.class_shares, {"FLOPs": flops, "bytes": {"products": 3.0, "norms": 1.0, "rest": 4.0}})
-    flops, moved = [[bar.get_width() for bar in each] for each in ax.containers]
-    assert flops == pytest.approx([99.6, 0.1, 0.3]) and moved == pytest.approx([37.5, 12.5, 50])
-    assert [bar.get_x() for each in ax.containers for bar in each] == [0] * 6
-    middles = [bar.get_y() + bar.get_height() / 2 for each in ax.containers for bar in each]
-    assert middles == pytest.approx([-0.2, 0.8, 1.8, 0.2, 1.2, 2.2])
-    words = ["100% of the FLOPs", "< 1%", "< 1%", "38% of the bytes", "12%", "50%"]
-    assert [said for said, _, _ in texts(ax)] == words
-    assert [y for _, _, y in texts(ax)] == pytest.approx(middles)
-    assert labels(ax.yaxis) == {0: "products", 1: "norms", 2: "rest"} and ax.yaxis_inverted()
+    panels = axes(figures.class_shares, {"FLOPs": flops, "bytes": {"products": 3.0, "norms": 1.0, "rest": 4.0}})
+    assert [ax.get_title(loc="left") for ax in panels] == ["FLOPs", "bytes"]
+    widths = [[bar.get_width() for each in ax.containers for bar in each] for ax in panels]
+    assert widths[0] == pytest.approx([99.6, 0.1, 0.3]) and widths[1] == pytest.approx([37.5, 12.5, 50])
+    for ax, words in zip(panels, (["100%", "< 1%", "< 1%"], ["38%", "12%", "50%"]), strict=True):
+        bars = [bar for each in ax.containers for bar in each]
+        assert [bar.get_x() for bar in bars] == [0] * 3 and ax.yaxis_inverted() and ax.get_xlim() == (0, 128)
+        assert [bar.get_y() + bar.get_height() / 2 for bar in bars] == pytest.approx([0, 1, 2])
+        assert [(said, y) for said, _, y in texts(ax)] == [*zip(words, (0, 1, 2), strict=True)]
+        assert [x for _, x, _ in texts(ax)] == pytest.approx([bar.get_width() + 2 for bar in bars])
+    assert labels(panels[0].yaxis) == {0: "products", 1: "norms", 2: "rest"}, "once, on the left"
 
 
 @proven

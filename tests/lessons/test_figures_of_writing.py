@@ -1,7 +1,7 @@
 """Pictures of a search, of what sampling leaves, of seeds and intervals: they draw and say what they were given."""
 
 import pytest
-from drawn import axes, bars, labels, strokes, texts
+from drawn import axes, bars, labels, places, strokes, texts
 from matplotlib.colors import to_rgba
 from proven import proven
 
@@ -214,6 +214,25 @@ def test_places_show_both_curves_with_their_names_and_the_gap_at_their_ends():
     (arrow,) = [each for each in ax.texts if not each.get_text()]
     assert (arrow.xy, arrow.xyann) == ((3, 60), (3, 20))
     assert labels(ax.xaxis) == {1: "1", 2: "2", 3: "3"}
+
+
+def test_places_with_intervals_have_bars_beside_each_other_and_the_gap_has_its_range():
+    lines = {"true": [10, 30], "own": [10, 40]}
+    bars = {"true": [(8, 12), (25, 35)], "own": [(9, 13), (31, 47)]}
+    (ax,) = axes(figures.places, lines, "place", "wrong", bars, (4.4, 15.2))
+    true, *of_true, own = strokes(ax)[:4]
+    assert true == [(0.95, 10), (1.95, 30)] and own == [(1.05, 10), (2.05, 40)]
+    assert of_true == [[(0.95, 8), (0.95, 12)], [(1.95, 25), (1.95, 35)]]
+    assert strokes(ax)[4:] == [[(1.05, 9), (1.05, 13)], [(2.05, 31), (2.05, 47)]]
+    assert "gap: 10 points\n(4 to 15)" in places(ax)
+
+
+def test_named_runs_of_beam_widths_are_named_at_their_first_points_and_no_two_names_touch():
+    runs = {"seed 0": ([10.0, 16.0], [130.0, 90.0]), "seed 1": ([9.0, 15.0], [128.0, 80.0])}
+    _, right = axes(figures.beam_widths, [1, 2], runs, (1, 2), named=True)
+    at = places(right, "seed 0", "seed 1")
+    assert at["seed 0"] == (0.8, 130) and at["seed 1"] == (0.8, 121)
+    assert right.get_xlim()[0] < 0.4
 
 
 @proven

@@ -99,7 +99,7 @@ def test_a_transformers_boxes_stand_in_their_order_and_the_memory_goes_across(no
         pre = [words for sublayer in sublayers for words in ("LayerNorm", *sublayer)] + ["LayerNorm"]
         return ["embedding", *(post if norm_place == "post" else pre)]
 
-    boxes = [words for words in boxed(ax) if words not in ("+", "memory: keys and values")]
+    boxes = [words for words in boxed(ax) if words not in ("+", "memory: keys and values", "Q", "Q, K, V")]
     columns = {left: [words for words in _upwards(ax, left)] for left in (2.9, 8.6)}
     assert columns[2.9] == stack(attention[0], network)
     assert columns[8.6] == [*stack(attention[1], cross, network), *ends]
@@ -108,6 +108,12 @@ def test_a_transformers_boxes_stand_in_their_order_and_the_memory_goes_across(no
     across = [(start, end) for start, end in ways if start[0] < 7 < end[0] + 0.2 and start[1] == end[1]]
     assert len(across) == 1 and across[0][1][0] == pytest.approx(8.6 - 1.68)
     at = {words: y for words, x, y in texts(ax) if x == 8.6}
+    told = {words: y for words, _, y in texts(ax) if "self-attention" in words or words == "cross-attention"}
+    read = sorted((words, y) for words, _, y in texts(ax) if words in ("Q", "Q, K, V"))
+    assert [words for words, _ in read] == ["Q", "Q, K, V", "Q, K, V"]
+    assert 0 < told["cross-attention"] - read[0][1] < 0.5, "the memory brings its keys and values"
+    both = sorted(y for name, y in told.items() if name != "cross-attention")
+    assert all(0 < y - below < 0.5 for y, (_, below) in zip(both, read[1:], strict=True))
     assert abs(across[0][1][1] - at["cross-attention"]) < 0.4
     assert all(start[1] <= end[1] for start, end in ways if start[0] == end[0])
     # Residual connections go around on the outer side, upwards; a point is a sum; the memory turns between the columns.
