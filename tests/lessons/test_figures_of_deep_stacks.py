@@ -317,8 +317,10 @@ def test_each_term_of_the_jacobian_is_a_path_around_or_through_each_branch():
     panels = axes(figures.residual_paths)
     titles = ["around both", "through $f_1$", "through $f_2$", "through $f_1$ and $f_2$"]
     assert [ax.get_title() for ax in panels] == titles
-    terms = [[words for words, _, y in texts(ax) if y < 0] for ax in panels]
-    assert terms == [["$I$", "∂output/∂$x$  ="], ["$J_1$", "+"], ["$J_2$", "+"], ["$J_2\\, J_1$", "+"]]
+    terms = [[(words, x) for words, x, y in texts(ax) if y < 0] for ax in panels]
+    before = [("∂output/∂$x$  =", -1.4)] + 3 * [("+", -1.4)]
+    assert terms == [[(term, 0.65), sign]
+                     for term, sign in zip(("$I$", "$J_1$", "$J_2$", "$J_2\\, J_1$"), before, strict=True)]  # fmt: skip
     pale, _ = next(iter(cells(panels[0]).values()))
     for ax, path in zip(panels, ({0, 3}, {1, 2, 3}, {0, 4, 5}, {1, 2, 4, 5}), strict=True):
         heads = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
@@ -332,20 +334,39 @@ def test_each_term_of_the_jacobian_is_a_path_around_or_through_each_branch():
         assert [circle.center for circle in ax.patches if isinstance(circle, Circle)] == [(0, 2.55), (0, 5.15)]
 
 
+@proven
 def test_more_seeds_of_a_flow_are_drawn_thin_in_its_colour():
     flows = {"plain": ([1.5, 3.0], [4.0, 20.0]), "other": ([2.0, 5.0], [0.5, 0.25])}
-    up, back, _ = axes(figures.flows_and_walk, flows, [2.0, 4.0], {"other": [([2.5, 6.0], [0.4, 0.2])]})
-    for ax, seed in ((up, [(0, 2.5), (1, 6)]), (back, [(0, 0.4), (1, 0.2)])):
-        (thin,) = [line for line in ax.lines if line.get_linewidth() < 1]
-        assert strokes(ax)[list(ax.lines).index(thin)] == seed
-        (thick,) = [line for line in ax.lines if line is not thin and line.get_color() == thin.get_color()]
-        assert thick.get_linewidth() > 1.5
+    up, back, alone = axes(figures.flows_and_walk, flows, [2.0, 4.0], {"other": [([2.5, 6.0], [0.4, 0.2])]})
+    assert strokes(up) == [[(0, 1.5), (1, 3)], [(0, 2), (1, 5)], [(0, 2.5), (1, 6)]]
+    assert strokes(back) == [[(0, 4), (1, 20)], [(0, 0.5), (1, 0.25)], [(0, 0.4), (1, 0.2)]]
+    for ax in (up, back):
+        plain, other, seed = ax.lines
+        assert seed.get_color() == other.get_color() != plain.get_color()
+        assert seed.get_linewidth() < 1 < other.get_linewidth()
+    assert strokes(alone) == [[(0, 2), (1, 5)], [(0, 2), (1, 4)]], "of the first seed alone"
+    assert places(up) == {"plain": (1, 3), "other": (1, 5)}
+    assert places(back) == {"plain": (0, 4), "other": (0, 0.4)}, "under the lowest of its seeds"
+    assert places(alone) == {"other": (1, 5), "random walk": (1, 4)}
+    assert [ax.get_title() for ax in (up, back, alone)] == ["size of x →", "← gradient of x", "size of x in other"]
 
 
+@proven
 def test_a_line_beside_another_has_its_colour_and_dots_and_no_marks():
-    runs = {"run": {1: [1.0, 2.0, 3.0], 2: [4.0, 5.0, 6.0]}, "guess": {1: [1.5], 2: [2.5]}}
-    (ax,) = axes(figures.runs_over, runs, "x", "y", beside={"guess": "run"})
-    (guess,) = [line for line in ax.lines if line.get_linestyle() == ":"]
-    assert guess.get_marker() in ("", "None") and [*guess.get_ydata()] == [1.5, 2.5]
-    (run,) = [line for line in ax.lines if line.get_linestyle() == "-"]
-    assert run.get_color() == guess.get_color() and [*run.get_ydata()] == [2, 5]
+    runs = {"run": {1: [1.0, 2.0, 4.0], 2: [4.0, 5.0, 7.0]}, "third": {1: [9.0], 2: [8.0]},
+            "guess": {1: [1.5], 2: [2.5]}}  # fmt: skip
+    (ax,) = axes(figures.runs_over, runs, "x", "y", join_seeds=True, beside={"guess": "run"})
+    thin, lines = ax.lines[:5], [line for line in ax.lines[5:] if len({*line.get_xdata()}) > 1]
+    assert strokes(ax)[:5] == [[(1, 1), (2, 4)], [(1, 2), (2, 5)], [(1, 4), (2, 7)], [(1, 9), (2, 8)],
+                               [(1, 1.5), (2, 2.5)]]  # fmt: skip
+    assert [[*line.get_ydata()] for line in lines] == [[2, 5], [9, 8], [1.5, 2.5]]
+    run, third, guess = lines
+    assert run.get_color() == guess.get_color() == thin[4].get_color() != third.get_color()
+    assert [line.get_linestyle() for line in (*lines, thin[0], thin[4])] == ["-", "-", ":", "-", ":"]
+    marks = [[*map(tuple, zip(*line.get_data(), strict=True))] for line in ax.lines[5:]
+             if line.get_marker() not in ("", "None")]  # fmt: skip
+    assert marks[:4] == [[(1, 1), (1, 2), (1, 4)], [(2, 4), (2, 5), (2, 7)], [(1, 9)], [(2, 8)]]
+    assert len(marks) == 4, "none of the guess"
+    assert places(ax) == {"run": (2, 5), "third": (2, 8), "guess": (2, 2.5)}
+    named = {text.get_text(): text.get_color() for text in ax.texts}
+    assert named == {name: line.get_color() for name, line in zip(runs, lines, strict=True)}

@@ -59,7 +59,7 @@ def test_attention_in_three_lines_has_the_numbers_of_each_line_and_fills_what_me
     weights = scores.softmax(dim=-1)
     expected = weights @ means[:, None]
     tables = {(0.0, 11.5): (customers, "g"), (5.2, 11.0): (products.mT / 4, "g"), (10.4, 11.5): (scores, ".2f"),
-              (0.0, 5.9): (scores, ".2f"), (14.3, 5.9): (weights, ".3f"), (0.0, 0.4): (weights, ".3f"),
+              (0.0, 5.9): (scores, ".2f"), (14.3, 5.9): (weights, ".2f"), (0.0, 0.4): (weights, ".2f"),
               (5.2, -0.6): (means[:, None], ".2f"), (10.0, 0.4): (expected, ".2f")}  # fmt: skip
     for (left, bottom), (table, form) in tables.items():
         rows, columns = table.shape
@@ -271,3 +271,31 @@ def test_the_page_folds_every_answer_of_the_drills():
         right = f"<code>{question.right}</code>." if question.right.startswith("(") else "An error."
         assert f"<li>{right} {question.why}</li>" in folded
     assert folded.count("<li>") == len(figures.SAY_THE_SHAPE)
+
+
+@proven
+def test_a_row_and_a_column_of_a_matrix_product_cross_in_their_dot_product():
+    customers = torch.tensor([[2.0, 0.5, 1.0], [0.0, 1.0, 1.5]])
+    products = torch.tensor([[0.0, 3.0, 4.0], [5.0, 2.0, 0.5], [6.0, 7.0, 3.0], [3.0, 1.5, 2.5]])
+    names = ["w", "x", "y", "z"]
+    (ax,) = axes(figures.row_times_column, customers, products, ["p", "q"], names, ["l", "h", "t"], 1, 2)
+    at = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
+    tables = {(0.0, 0.0): customers, (5.3, 3.1): products.mT, (5.3, 0.0): customers @ products.mT}
+    for (left, bottom), table in tables.items():
+        rows, columns = table.shape
+        middles = [round(bottom + rows - 0.5 - i, 3) for i in range(rows)]
+        there = [[at[round(left + j + 0.5, 3), y] for j in range(columns)] for y in middles]
+        assert there == [[f"{number:g}" for number in row] for row in table.tolist()]
+    named = {(1.5, 2.45): "customers (n, d)", (7.3, 8.3): "products.mT (d, m)", (7.3, -0.45): "scores (n, m)",
+             (-0.2, 1.5): "p", (-0.2, 0.5): "q", (9.7, 3.7): "d is summed over",
+             (9.7, 0.5): "0 · 6 + 1 · 7 + 1.5 · 3 = 11.5"}  # fmt: skip
+    assert {place: at[place] for place in named} == named
+    assert [at[j + 0.5, -0.3] for j in range(3)] == [at[5.1, round(5.6 - j, 3)] for j in range(3)] == ["l", "h", "t"]
+    assert [at[round(5.8 + j, 3), 6.3] for j in range(4)] == names
+    for y, said in ((5.5, "(n, d) @ (d, m) = (n, m)"), (4.6, "(2, 3) @ (3, 4) = (2, 4)")):
+        assert [at[round(9.7 + 0.2 * i, 3), y] for i in range(len(said))] == list(said)
+    green = sorted(text.get_text() for text in ax.texts if text.get_color() == GREEN)
+    assert green == sorted(["d", "d", "3", "3", "d is summed over", *"lht", *"lht"])
+    full = {(round(x, 3), round(y, 3)) for (x, y, *_), (face, _) in cells(ax).items() if face in (BLUE, ORANGE)}
+    assert full == {(0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (7.3, 3.1), (7.3, 4.1), (7.3, 5.1), (7.3, 0.0)}
+    assert arrows(ax) == [((3.15, 0.5), (5.15, 0.5)), ((7.8, 2.95), (7.8, 2.15))]

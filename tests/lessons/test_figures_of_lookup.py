@@ -188,7 +188,7 @@ def test_a_table_of_weights_has_a_row_a_query_with_what_is_large_in_numbers():
     weights = torch.tensor([[0.875, 0.0625, 0.0625], [0.2, 0.3, 0.5]])
     (ax,) = axes(figures.lookup_table, weights, ["q", "r"], ["a", "b", "c"])
     assert table(ax) == {"q": {"a": 0.875, "b": 0.0625, "c": 0.0625}, "r": {"a": 0.2, "b": 0.3, "c": 0.5}}
-    assert written(ax) == {"q": {"a": "0.9"}, "r": {"a": "0.2", "b": "0.3", "c": "0.5"}}
+    assert written(ax) == {"q": {"a": "0.88"}, "r": {"a": "0.20", "b": "0.30", "c": "0.50"}}
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("keys", "queries")
 
 
@@ -198,8 +198,8 @@ def test_a_topic_is_a_frame_around_its_queries_and_its_keys():
     (ax,) = axes(figures.lookup_table, weights, "qrst", "abcd", topics=["one", "two"])
     assert table(ax)["r"] == {"a": 0.2, "b": 0.8, "c": 0, "d": 0}
     assert written(ax) == {
-        "q": {"a": "0.9", "b": "0.1"}, "r": {"a": "0.2", "b": "0.8"},
-        "s": {"b": "0.7", "c": "0.3"}, "t": {"c": "0.6", "d": "0.4"},
+        "q": {"a": "0.90", "b": "0.10"}, "r": {"a": "0.20", "b": "0.80"},
+        "s": {"b": "0.70", "c": "0.30"}, "t": {"c": "0.60", "d": "0.40"},
     }  # fmt: skip
     (plain,) = axes(figures.lookup_table, weights, "qrst", "abcd")
     frames = [(*frame.get_xy(), frame.get_width(), frame.get_height()) for frame in ax.patches]

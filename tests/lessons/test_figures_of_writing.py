@@ -216,23 +216,36 @@ def test_places_show_both_curves_with_their_names_and_the_gap_at_their_ends():
     assert labels(ax.xaxis) == {1: "1", 2: "2", 3: "3"}
 
 
+@proven
 def test_places_with_intervals_have_bars_beside_each_other_and_the_gap_has_its_range():
-    lines = {"true": [10, 30], "own": [10, 40]}
-    bars = {"true": [(8, 12), (25, 35)], "own": [(9, 13), (31, 47)]}
-    (ax,) = axes(figures.places, lines, "place", "wrong", bars, (4.4, 15.2))
+    lines = {"true": [10, 30], "own": [12, 40]}
+    ranges = {"true": [(8, 12), (25, 35)], "own": [(9, 13), (31, 47)]}
+    (ax,) = axes(figures.places, lines, "place", "wrong", ranges, (4.4, 15.2))
     true, *of_true, own = strokes(ax)[:4]
-    assert true == [(0.95, 10), (1.95, 30)] and own == [(1.05, 10), (2.05, 40)]
+    assert true == [(0.95, 10), (1.95, 30)] and own == [(1.05, 12), (2.05, 40)]
     assert of_true == [[(0.95, 8), (0.95, 12)], [(1.95, 25), (1.95, 35)]]
     assert strokes(ax)[4:] == [[(1.05, 9), (1.05, 13)], [(2.05, 31), (2.05, 47)]]
-    assert "gap: 10 points\n(4 to 15)" in places(ax)
+    colours = [line.get_color() for line in ax.lines]
+    assert colours == [colours[0]] * 3 + [colours[3]] * 3 and colours[0] != colours[3]
+    assert [each for each in texts(ax) if each[0]] == [
+        ("true", 2.22, 30), ("own", 2.22, 40), ("gap: 10 points\n(4 to 15)", 2.22, 35)]  # fmt: skip
+    (arrow,) = [each for each in ax.texts if not each.get_text()]
+    assert (arrow.xy, arrow.xyann) == ((2.15, 40), (2.15, 30)), "right of both curves"
 
 
+@proven
 def test_named_runs_of_beam_widths_are_named_at_their_first_points_and_no_two_names_touch():
-    runs = {"seed 0": ([10.0, 16.0], [130.0, 90.0]), "seed 1": ([9.0, 15.0], [128.0, 80.0])}
-    _, right = axes(figures.beam_widths, [1, 2], runs, (1, 2), named=True)
-    at = places(right, "seed 0", "seed 1")
-    assert at["seed 0"] == (0.8, 130) and at["seed 1"] == (0.8, 121)
-    assert right.get_xlim()[0] < 0.4
+    runs = {"seed 0": ([9.0, 15.0], [128.0, 80.0]), "seed 1": ([10.0, 16.0], [130.0, 90.0]),
+            "seed 2": ([8.0, 14.0], [60.0, 50.0])}  # fmt: skip
+    left, right = axes(figures.beam_widths, [1, 2], runs, (1, 2), named=True)
+    assert strokes(left) == [[(1, 9), (2, 15)], [(1, 10), (2, 16)], [(1, 8), (2, 14)]]
+    assert strokes(right)[:3] == [[(1, 128), (2, 80)], [(1, 130), (2, 90)], [(1, 60), (2, 50)]]
+    at = places(right, *runs)
+    assert at == {"seed 1": (0.8, 130), "seed 0": (0.8, 121), "seed 2": (0.8, 60)}, "the highest first"
+    assert right.get_xlim()[0] == pytest.approx(1 / 3.2) and left.get_legend() is right.get_legend() is None
+    assert [words for words, _, _ in texts(left)] == ["best"], "the names stand on the right alone"
+    assert labels(left.xaxis) == labels(right.xaxis) == {1: "1", 2: "2"}
+    assert strokes(right)[3] == [(0, 100), (1, 100)] and left.patches[0].get_x() == left.patches[0].get_width() == 1
 
 
 @proven
@@ -294,7 +307,11 @@ def test_every_picture_says_its_numbers(name, monkeypatch):
         ]
     elif name == "places":
         figures.places({"true": [0.1], "own": [0.3]}, "place", "wrong")
-        assert said == ["wrong against place. true: 0.1; own: 0.3."]
+        figures.places({"true": [10], "own": [30]}, "x", "y", {"true": [(8, 12)], "own": [(25, 36)]}, (15.5, 26.25))
+        assert said == [
+            "wrong against place. true: 0.1; own: 0.3.",
+            "y against x. true: 10; own: 30; gap at the end 20.0 (15.5 to 26.2), interval of 95 %.",
+        ]
     elif name == "beam_widths":
         figures.beam_widths([1, 2], {"seed 0": ([10.0, 16.0], [200.0, 120.0])}, (1, 2))
         assert said == ["BLEU and length by beam width. seed 0: 1: 10.0, 200 %; 2: 16.0, 120 %."]

@@ -108,12 +108,14 @@ def test_a_transformers_boxes_stand_in_their_order_and_the_memory_goes_across(no
     across = [(start, end) for start, end in ways if start[0] < 7 < end[0] + 0.2 and start[1] == end[1]]
     assert len(across) == 1 and across[0][1][0] == pytest.approx(8.6 - 1.68)
     at = {words: y for words, x, y in texts(ax) if x == 8.6}
-    told = {words: y for words, _, y in texts(ax) if "self-attention" in words or words == "cross-attention"}
-    read = sorted((words, y) for words, _, y in texts(ax) if words in ("Q", "Q, K, V"))
-    assert [words for words, _ in read] == ["Q", "Q, K, V", "Q, K, V"]
-    assert 0 < told["cross-attention"] - read[0][1] < 0.5, "the memory brings its keys and values"
-    both = sorted(y for name, y in told.items() if name != "cross-attention")
-    assert all(0 < y - below < 0.5 for y, (_, below) in zip(both, read[1:], strict=True))
+    # What comes into attention stands under it, beside the path, away from the residual connection.
+    into = {"bidirectional self-attention": ("Q, K, V", 3.05), "causal self-attention": ("Q, K, V", 8.45),
+            "cross-attention": ("Q", 8.45)}  # fmt: skip
+    brought = [(words, x, y) for words, x, y in texts(ax) if words in ("Q", "Q, K, V")]
+    told = places(ax, *into)
+    for (words, x, y), (name, comes) in zip(brought, into.items(), strict=True):
+        assert (words, x) == comes and 0 < told[name][1] - y < 0.5, name
+    assert places(ax, "K, V")["K, V"][0] < told["cross-attention"][0] - 1.68, "the memory brings its keys and values"
     assert abs(across[0][1][1] - at["cross-attention"]) < 0.4
     assert all(start[1] <= end[1] for start, end in ways if start[0] == end[0])
     # Residual connections go around on the outer side, upwards; a point is a sum; the memory turns between the columns.

@@ -97,13 +97,72 @@ def _numbers(
     ax: Axes, left: float, bottom: float, table: Tensor, filled: Tensor, colour: str, form: str = "g"
 ) -> None:
     """A table's cells with their numbers, the first row on top; those that are `filled` in full colour."""
-    size = 8.5 if form == ".3f" else 9.5
     for (i, j), number in np.ndenumerate(table.numpy()):
         corner = (left + j, bottom + len(table) - 1 - i)
         face, ink = (colour, "white") if filled[i, j] else (FILL[colour], INK)
         ax.add_patch(Rectangle(corner, 1, 1, facecolor=face, edgecolor=colour, linewidth=1.1))
         middle = corner[0] + 0.5, corner[1] + 0.5
-        ax.text(*middle, f"{number:{form}}", ha="center", va="center", fontsize=size, color=ink)
+        ax.text(*middle, f"{number:{form}}", ha="center", va="center", fontsize=9.5, color=ink)
+
+
+def row_times_column(
+    customers: Tensor,
+    products: Tensor,
+    who: Sequence[str],
+    names: Sequence[str],
+    features: Sequence[str],
+    row: int,
+    column: int,
+) -> None:
+    """customers @ products.mT, the right matrix over the product: a `row` and a `column` cross in their dot product.
+
+    `who` names the customers, `names` the products, `features` what both have. Two rows of three features, and four
+    columns, fit.
+    """
+    right = products.mT
+    scores = customers @ right
+    (n, d), m = customers.shape, len(products)
+    beside, over = d + 2.3, n + 1.1                                          # where the products stand
+    end = beside + m + 0.4                                                   # what stands right of both tables
+    drawn, ax = figure(7.8, 3.75)
+    _square(ax, (-3.0, end + 6.2), (-0.8, over + d + 2.6))
+    tables = (  # name, numbers, which are filled, left, bottom, colour
+        ("customers (n, d)", customers, (row, slice(None)), 0.0, 0.0, BLUE),
+        ("products.mT (d, m)", right, (slice(None), column), beside, over, BLUE),
+        ("scores (n, m)", scores, (row, column), beside, 0.0, ORANGE),
+    )
+    for name, table, at, left, bottom, colour in tables:
+        filled = torch.zeros_like(table, dtype=torch.bool)
+        filled[at] = True
+        _numbers(ax, left, bottom, table, filled, colour)
+        high = {"c": n + 0.45, "p": over + d + 2.2, "s": -0.45}[name[0]]
+        ax.text(left + table.shape[1] / 2, high, name, ha="center", va="center", fontsize=10)
+    for i, name in enumerate(who):
+        ax.text(-0.2, n - 0.5 - i, name, ha="right", va="center", fontsize=9, color=INK)
+    for j, name in enumerate(features):                                      # under the customers, beside the products
+        ax.text(j + 0.5, -0.3, name, ha="center", va="center", fontsize=9, color=GREEN)
+        ax.text(beside - 0.2, over + d - 0.5 - j, name, ha="right", va="center", fontsize=9, color=GREEN)
+    for j, name in enumerate(names):
+        ax.text(beside + j + 0.5, over + d + 0.2, name, ha="center", va="bottom", rotation=90, fontsize=9, color=INK)
+    across, down = n - 0.5 - row, beside + column + 0.5
+    arrow(ax, (d + 0.15, across), (beside - 0.15, across), colour=INK, width=1.5)
+    arrow(ax, (down, over - 0.15), (down, n + 0.15), colour=INK, width=1.5)
+    for y, (rows, inner, columns) in ((over + 2.4, "ndm"), (over + 1.5, (n, d, m))):
+        said = f"({rows}, {inner}) @ ({inner}, {columns}) = ({rows}, {columns})"
+        for place, letter in enumerate(said):                                # d, which is summed over, in green
+            ink = GREEN if place in (4, 10) else INK
+            ax.text(end + 0.2 * place, y, letter, ha="left", va="center", fontsize=10, family="monospace", color=ink)
+    ax.text(end, over + 0.6, "d is summed over", ha="left", va="center", fontsize=10, color=GREEN)
+    terms = zip(customers[row].tolist(), products[column].tolist(), strict=True)
+    dot = f"{' + '.join(f'{a:g} · {b:g}' for a, b in terms)} = {scores[row, column]:g}"
+    ax.text(end, across, dot, ha="left", va="center", fontsize=10)
+    show(
+        drawn,
+        f"The matrix product customers @ products.mT, (n, d) @ (d, m) = (n, m), here ({n}, {d}) @ ({d}, {m}) = ({n}, "
+        f"{m}): d, the axis of {', '.join(features)}, is summed over. The customers stand beside the scores, the "
+        f"transposed products over them. The row “{who[row]}” and the column “{names[column]}” cross in the number "
+        f"{dot}.",
+    )
 
 
 def three_lines(
@@ -131,8 +190,8 @@ def three_lines(
         ("products.mT", products.mT, (slice(None), column), 5.2, 11.0, BLUE, "g"),
         ("scores", scores, (row, column), 10.4, 11.5, ORANGE, ".2f"),
         ("scores", scores, (row, slice(None)), 0.0, 5.9, ORANGE, ".2f"),
-        ("weights", weights, (row, column), 14.3, 5.9, ORANGE, ".3f"),
-        ("weights", weights, (row, slice(None)), 0.0, 0.4, ORANGE, ".3f"),
+        ("weights", weights, (row, column), 14.3, 5.9, ORANGE, ".2f"),
+        ("weights", weights, (row, slice(None)), 0.0, 0.4, ORANGE, ".2f"),
         ("means", means[:, None], slice(None), 5.2, -0.6, BLUE, ".2f"),
         ("expected", expected, (row, 0), 10.0, 0.4, GREEN, ".2f"),
     )

@@ -19,8 +19,8 @@
 # explains both by building them, from the mean of a few ratings to a Transformer that translates German into English.
 # You write the parts yourself, and the assignments name your mistake when they recognise it.
 #
-# The tools come first: tensors, gradients and the softmax. We begin with a lamp that earned five stars but that a
-# program rates below one, and we end with attention itself, in three lines of code.
+# The tools come first: tensors, gradients and the softmax. We begin with a bug that no error message reports, and we
+# end with attention itself, in three lines of code.
 #
 # After this lecture you can
 #
@@ -32,7 +32,7 @@
 # * write a **softmax** that does not overflow, and average with a **boolean mask**;
 # * test for a wrong number in the right shape.
 #
-# ## A mean over padding: a wrong number in the right shape
+# ## A mean over padding: which product is the best?
 #
 # A shop wants to rank its products by their mean rating, from one star to five. The kettle has eight ratings, whereas
 # the lamp has only one, from a customer who loved it. A table in PyTorch must be rectangular, so the short rows are
@@ -72,10 +72,11 @@ assert callable(hint)  # the section on checks names it: a reader may call it he
 #
 # Short rows are filled with zeros: **padding**.
 #
-# > **Guess first.** Which product comes first in the list, and with how many stars?
+# > **Guess first.** Which product does the shop's program rank first, and how many stars does it give the lamp?
 
 # %% [markdown]
-# *Before you run the next cell*, decide: which product should come first, and with how many stars?
+# The next cell pads the table and takes the mean of each row. *Guess:* which product does it rank first, and how many
+# stars does it give the lamp?
 
 # %%
 ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
@@ -87,6 +88,7 @@ figures.padded_batch(ratings, pad=0, means=padded_means.tolist(), counted=True, 
 #|   mean of each row, zeros included.
 
 # %% tags=["hide-input"]
+assert padded_means.argmax() == 0, "the kettle"
 assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 
 # %% [raw] slide
@@ -104,10 +106,10 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # - `attncourse doctor` says what is missing on your computer.
 
 # %% [markdown]
-# **The lamp was rated five out of five, and it ends up with less than one star**, on a scale that starts at one. Its
-# sum is divided by 8, the width of the rectangle, so seven zeros count as ratings. Nothing crashed, and there was no
-# warning. The mean even depends on the other products: without the kettle the rectangle would be five wide, and the
-# lamp would get 5 / 5 = 1 star.
+# **The kettle comes first, and the lamp gets less than one star**, on a scale that starts at one, although it was rated
+# five out of five. Its sum is divided by 8, the width of the rectangle, so seven zeros count as ratings. Nothing
+# crashed, and there was no warning. The mean even depends on the other products: without the kettle the rectangle would
+# be five wide, and the lamp would get 5 / 5 = 1 star.
 #
 # Attention is also a mean, in which some words count more than others, and sentences rarely have the same length. So
 # this bug, *a wrong number in the right shape*, can turn up anywhere in the course. Today you learn to find it, and the
@@ -285,8 +287,8 @@ viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pair
 # vector**, (3, 1). A row and a column together give the table of all differences. Often we want this table, for
 # instance when a mask compares a column of lengths with a row of positions. When we do not, nothing warns us.
 #
-# A second mistake is just as silent. `x.mT` and `x.reshape(2, 4, 3)` have the same shape. *Guess:* do they hold the
-# same numbers in the same places?
+# Broadcasting is not the only way to a new shape. `x.mT` and `x.reshape(2, 4, 3)` have the same shape. *Guess:* do they
+# hold the same numbers in the same places?
 
 # %%
 print("mT      ", x.mT[0, :2].tolist())                       # the first two rows of each
@@ -295,6 +297,10 @@ print("reshape ", x.reshape(2, 4, 3)[0, :2].tolist())
 # %% tags=["hide-input"]
 assert torch.tensor([[10], [20], [30]]).expand(3, 4).stride() == (1, 0)
 assert (x.stride(), x.mT.stride()) == ((12, 4, 1), (12, 1, 4))
+same_memory = [each.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+               for each in (x.mT, x[:, 0], x.view(6, 4), x.reshape(6, 4),
+                            x[x > 3], x.clone(), x.mT.reshape(2, 12))]
+assert same_memory == [True] * 4 + [False] * 3
 
 # %% [raw] slide
 # ## A reshape is not a transpose
@@ -305,7 +311,7 @@ assert (x.stride(), x.mT.stride()) == ((12, 4, 1), (12, 1, 4))
 # %% [markdown]
 # **A reshape is not a transpose.** The first row of `x.mT` is the first feature of all three positions, (0, 4, 8).
 # `reshape` keeps the numbers in their old order and cuts them into new rows, so its first row, (0, 1, 2), is three
-# features of one position. Whoever confuses the two gets, again, a wrong number in the right shape. In [lecture
+# features of one position. If you confuse the two, you get, again, a wrong number in the right shape. In [lecture
 # @many_heads](@many_heads) this can happen where attention is split into heads.
 #
 # <details><summary>Going further: strides, and why stretching costs no memory</summary>A tensor has
@@ -314,6 +320,11 @@ assert (x.stride(), x.mT.stride()) == ((12, 4, 1), (12, 1, 4))
 # again and again. <code>x</code> has the strides (12, 4, 1), and <code>x.mT</code> has (12, 1, 4): it swaps two strides
 # and moves no number. <code>view</code> does what <code>reshape</code> does but refuses to copy, so
 # <code>x.mT.view(2, 12)</code> raises an error.</details>
+#
+# <details><summary>Going further: views and copies</summary><code>x.mT</code>, <code>x[:, 0]</code> and the result of
+# <code>view</code> are <strong>views</strong>: they share their numbers in memory with <code>x</code>. After
+# <code>y = x[:, 0]</code> the line <code>y += 1</code> changes <code>x</code>, too. A mask as an index, <code>x[mask]</code>, makes a copy, and so does <code>x.clone()</code>. <code>reshape</code> returns a view where it can, and a
+# copy elsewhere, so do not write into its result.</details>
 #
 # Now practise on six lines of code. Say the shape aloud before you choose, because only your first answer counts. With
 # fewer than five right, read the last two sections again and press *start again*.
@@ -397,14 +408,14 @@ figures.record(w=4.0)
 # %%
 w = torch.tensor(4.0, requires_grad=True)            # torch records what is computed with w
 loss = (w - 1) ** 2 + 2 * w
-loss.backward()                                      # walks the graph backwards …
-print("gradient:", w.grad.item())                    # … and adds the gradient to w.grad
+loss.backward()                                      # walks the graph from the loss to w
+print("gradient:", w.grad.item())
 loss = (w - 1) ** 2 + 2 * w                          # a new graph: the old one is used up
 loss.backward()
-print("after a second backward:", w.grad.item())     # added up, not replaced
+print("after a second backward:", w.grad.item())
 with torch.no_grad():                                # inside this block nothing is recorded
     w -= 0.1 * w.grad                                # so w may be changed
-w.grad = None                                        # clear it, or the next gradient is added
+w.grad = None
 print("w:", round(w.item(), 2))
 
 # %% tags=["hide-input"]
@@ -429,8 +440,8 @@ assert b.grad.tolist() == [6, 6, 6, 6]
 # %% [markdown]
 # Four rules to remember:
 #
-# * **`backward()` adds to `.grad`.** That is why the step above went to 2.4 instead of 3.2: it used 16 instead of 8.
-#   Set `.grad` to `None` before the next `backward()`.
+# * **`backward()` adds to `.grad`.** The second one left 8 + 8 = 16, so the step went to 2.4 instead of 3.2. Set
+#   `.grad` to `None` before the next `backward()`.
 # * **Change parameters inside `torch.no_grad()`.** Outside it torch refuses `w -= …`, and `w = w - …` makes a new
 #   tensor, whose `.grad` stays empty.
 # * **`.item()`, `.tolist()` and `.detach()` cut the graph.** No gradient flows back through any of them.
@@ -440,7 +451,13 @@ assert b.grad.tolist() == [6, 6, 6, 6]
 # <code>x + b</code> uses each of its numbers six times, once for each word. So <code>(x + b).sum()</code> gives each of
 # them the gradient 6.</details>
 #
-# ## A silent broadcasting bug: the loss falls anyway
+# <details><summary>Going further: why gradients are added, not replaced</summary>A number that is used twice has two
+# slopes, and the chain rule adds them. So <code>backward()</code> must add within one graph, and torch adds across
+# graphs, too. That is useful if a batch of 64 rows does not fit into memory: call <code>backward()</code> for four
+# batches of 16, with each loss divided by 4, and then take one step. The gradient is that of all 64. This is called
+# <strong>gradient accumulation</strong>.</details>
+#
+# ## A silent broadcasting bug in a training loop
 #
 # In [@fig:broadcasting], three numbers minus three numbers gave nine. What if nobody notices this in a training loop?
 #
@@ -562,7 +579,7 @@ assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 #
 # </details>
 #
-# ## Modules and optimisers: one training step
+# ## Modules and optimisers: the training loop
 #
 # The loop above changed every parameter by hand. PyTorch has two kinds of objects that take over this work.
 #
@@ -588,13 +605,12 @@ torch.manual_seed(1)
 model = Rater(3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)             # all that can be learned
 batch = torch.randperm(200)[:20]                                     # (20,)  which rows
-prediction = model(features[batch])                                  # (20,)  forward pass
+prediction = model(features[batch])                                  # (20,)
 loss = ((prediction - rating[batch]) ** 2).mean()
-optimizer.zero_grad()                                                # clear the old gradients
-loss.backward()                                                      # backward: new gradients
+loss.backward()
 bias = model.linear.bias
 before = bias.item()
-optimizer.step()                                                     # a step downhill
+optimizer.step()
 print({name: tuple(p.shape) for name, p in model.named_parameters()})
 print(f"gradient of the bias {bias.grad.item():.3f},",
       f"the step changes it by {bias.item() - before:.3f}")
@@ -605,21 +621,54 @@ assert bias.grad < 0 and prediction.shape == rating[batch].shape
 
 # %% [raw] slide
 # ## Modules and optimisers: one training step
-# **Module**: holds its parameters, is called like a function. **Optimiser**: takes the steps.
+# - **Module**: holds its parameters, and is called like a function.
+# - **Optimiser**: takes the steps.
 #
-# ```python
-# prediction = model(features[batch])                  # forward pass
-# loss = ((prediction - rating[batch]) ** 2).mean()
-# optimizer.zero_grad()                                # clear the old gradients
-# loss.backward()                                      # backward: new gradients
-# optimizer.step()                                     # a step downhill
-# ```
+# > **Guess first.** The bias starts near 0, and the ratings lie around 3. What sign does the bias's gradient have?
+#
 # . . .
 # {print}
 
 # %% [markdown]
-# **The gradient is negative**, because a larger bias lowers the loss, so the step against it raises the bias. A
-# training loop repeats five of these lines, from `prediction` to `step()`, with a new batch each time.
+# **The gradient is negative**, because a larger bias lowers the loss, so the step against it raises the bias.
+#
+# A **training loop** repeats such a step, each time with a new batch. This is its standard form. Keep it as a pattern:
+
+# %%
+for _ in range(300):
+    batch = torch.randperm(200)[:20]                                 # (20,)  a new batch's rows
+    optimizer.zero_grad()                                            # clear the old gradients
+    prediction = model(features[batch])                              # (20,)  forward pass
+    loss = ((prediction - rating[batch]) ** 2).mean()                # one number
+    loss.backward()                                                  # backward: new gradients
+    optimizer.step()                                                 # a step downhill
+with torch.no_grad():                                                # a test needs no graph
+    error = ((model(features) - rating) ** 2).mean()
+print(f"mean squared error {error:.4f}, variance of the noise {noise.var():.4f}")
+
+# %% tags=["hide-input"]
+assert 0.5 * noise.var() < error < 1.5 * noise.var(), "the error that is left is the noise"
+whole = torch.autograd.grad(((model(features[:64]) - rating[:64]) ** 2).mean(), bias)[0]
+optimizer.zero_grad()
+for rows_of in torch.arange(64).split(16):  # gradient accumulation, as the folded text says
+    (((model(features[rows_of]) - rating[rows_of]) ** 2).mean() / 4).backward()
+assert torch.allclose(bias.grad, whole, atol=1e-5)
+
+# %% [raw] slide
+# ## The training loop: zero_grad, forward, loss, backward, step
+# {code}
+# . . .
+# {print}
+
+# %% [markdown]
+# The error ends close to the variance of the noise that we added to the ratings. No model can predict noise, so there
+# is nothing left to learn.
+#
+# <details><summary>Going further: what a longer program adds</summary>Usually a <code>DataLoader</code> shuffles the
+# rows and deals out the batches. Once through all rows is an <strong>epoch</strong>. A program also calls
+# <code>model.train()</code> before training and <code>model.eval()</code> before a test, because some modules, such as
+# dropout, work differently in the two modes. <code>eval()</code> does not stop the recording:
+# <code>torch.no_grad()</code> does.</details>
 #
 # ## What a check tells you
 #
@@ -677,7 +726,8 @@ scores = torch.zeros(2, 4)                           # (2, 3) and (4, 3) → (2,
 for c in range(2):
     for p in range(4):
         scores[c, p] = (customers[c] * products[p]).sum()
-for c, who in enumerate(["reader", "from the rain"]):
+rows, wanted = ["reader", "from the rain"], ["light", "heat", "dry"]
+for c, who in enumerate(rows):
     print(f"{who:>14}:", dict(zip(ratings, scores[c].tolist(), strict=True)))
 
 # %% [raw] slide
@@ -696,8 +746,20 @@ for c, who in enumerate(["reader", "from the rain"]):
 # **The reader likes the lamp best, and the customer from the rain likes the umbrella.** The loop computes one dot
 # product at a time. **Matrix multiplication**, written `@` in Python, computes them all at once (the code is then
 # **vectorised**). It pairs the *last* axis of the left factor with the *last but one* of the right, and sums over the
-# pair. Since both our tables have the features last, we transpose the products: (2, 3) @ (3, 4) is (2, 4).
-#
+# pair. Since both our tables have the features last, we transpose the products. Each row of the left matrix meets each
+# column of the right one:
+
+# %%
+figures.row_times_column(customers, products, rows, list(ratings), wanted, row=1, column=2)
+#| caption: Matrix multiplication. The dot product of a row on the left and a column at the top
+#|   stands where the two cross.
+#| label: matmul
+
+# %% [raw] slide
+# ## Matrix multiplication: row times column
+# {figure}
+
+# %% [markdown]
 # **Einsum** (Einstein summation) needs no transpose. Each axis gets a letter, and an axis whose letter is missing after
 # the arrow, here f for the features, is summed over.
 
@@ -781,7 +843,6 @@ def naive_softmax(scores):                                               # (n,) 
 
 
 interest = torch.stack([naive_softmax(row) for row in scores])           # (2, 4)
-rows = ["reader", "from the rain"]
 viz.draw_weights(interest, rows=rows, columns=list(ratings), title="weights")
 #| caption: The softmax of each customer's scores: one row for each customer, with a sum of one.
 
@@ -800,6 +861,8 @@ for shift in (0.0, 100.0, -110.0):
 # %% tags=["hide-input"]
 assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 assert round(math.log(torch.finfo(torch.float16).max)) == 11
+assert torch.tensor(1.0) + 1e-8 == 1
+assert [torch.finfo(kind).eps for kind in (torch.float32, torch.bfloat16)] == [2**-23, 2**-7]
 assert 0.0015 < interest[0, 2] < 0.0025
 
 # %% [raw] slide
@@ -823,8 +886,11 @@ assert 0.0015 < interest[0, 2] < 0.0025
 # At the other end $\exp(-110)$ **underflows** to 0, and 0/0 is `nan` again. Scores like these are not rare: a dot
 # product over a hundred features of size 1 can be 100.
 #
-# <details><summary>Going further: 16-bit numbers</summary>In float16, one of the two 16-bit formats used on GPUs, the
-# exponential overflows at about 11. The other, bfloat16, has the range of float32.</details>
+# <details><summary>Going further: the digits of float32, and 16-bit numbers</summary>float32 keeps 24 binary digits,
+# about seven decimal ones: 1 + 10⁻⁸ is exactly 1. So two ways to compute the same number may differ in the last digits,
+# and we compare them with <code>torch.allclose</code>, not with <code>==</code>. In float16, one of the two 16-bit
+# formats used on GPUs, the exponential overflows at about 11. The other, bfloat16, has the range of float32, but only 8
+# binary digits.</details>
 #
 # The remedy uses the fact that only differences matter. Subtract any number $m$ from *all* scores of a row, and the
 # common factor $\exp(-m)$ cancels:
@@ -869,8 +935,17 @@ def softmax_of_a_row(scores):                                            # (n,)
 assert torch.allclose(softmax_of_a_row(row + 1000), row.softmax(dim=-1), atol=1e-6)
 assert torch.allclose(softmax_of_a_row(row - 1000), row.softmax(dim=-1), atol=1e-6)
 
+# %% tags=["hide-input"]
+right_answer = torch.tensor([2])
+of_scores = nn.functional.cross_entropy(row[None], right_answer)
+of_weights = nn.functional.cross_entropy(row.softmax(dim=-1)[None], right_answer)
+assert math.isclose(of_scores, -row.softmax(dim=-1)[2].log(), rel_tol=1e-3)
+assert of_weights > 5 * of_scores, "softmax twice: another loss, and no error"
+
 # %% [markdown]
-# torch's `softmax` does the same inside.
+# torch's `softmax` does the same inside. So does `cross_entropy`, the loss that [lecture @bottleneck](@bottleneck)
+# explains: **it takes scores, called logits, and not probabilities**. If you give it weights from a softmax, it applies
+# a second softmax and returns a wrong number, without a warning.
 #
 # > **Check yourself.** (1) What is the softmax of $(0, \ln 3)$? (2) If all scores are doubled, do the weights change?
 # > (3) Can three finite scores have exactly the weights (½, ½, 0)?
@@ -1031,7 +1106,7 @@ for width in (8, 12):
 # <details><summary>Going further: what this test misses</summary>It would not notice padding that is added up, because
 # it adds only zeros.</details>
 #
-# Now replace products by sentences and ratings by words. In a model with the padded mean, the vector of a short
+# Now replace products with sentences, and ratings with words. In a model with the padded mean, the vector of a short
 # sentence shrinks towards zero, and the answer for a sentence depends on the longest sentence of its batch.
 #
 # <details><summary>Going further: how much harm in a whole catalogue?</summary>We invented three catalogues of 500
@@ -1087,7 +1162,6 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
       f"the customer from the rain {expected[1].item():.2f}")
 
 # %%
-wanted = ["light", "heat", "dry"]
 figures.three_lines(customers, products, means, rows, list(ratings), wanted, row=0, column=3)
 #| caption: Attention in three lines. Dark: how the reader's answer comes about, followed for
 #|   the lamp alone in lines 1 and 2.
@@ -1095,6 +1169,7 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 
 # %% tags=["hide-input"]
 assert f"{weights[0, 3]:.2f}" == "0.98"
+assert torch.allclose(weights.mul(100).round().sum(dim=1), torch.tensor(100.0)), "as shown"
 
 # %% [raw] slide
 # ## What this was for: attention in three lines
@@ -1142,7 +1217,7 @@ assert f"{weights[0, 3]:.2f}" == "0.98"
 # |---|---|---|
 # | reduction | `x.mean(dim=1)`: the named axis is removed | (batch, n, d) → (batch, d) |
 # | broadcasting | aligned on the right; equal, or one is 1 | (n,) − (n, 1) → (n, n) |
-# | one training step | `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()` | `.grad` like its parameter |
+# | one training step | `zero_grad()`, forward pass, loss, `backward()`, `step()` | `.grad` like its parameter |
 # | stable softmax | $\exp(e_i - m) / \sum_j \exp(e_j - m)$, $m = \max_j e_j$ | (…, n), sums to one |
 # | masked mean | sum over what is there / count of what is there | (batch, n) → (batch,); with features, (batch, n, d) → (batch, d) |
 # | dot-product attention, unscaled | `(q @ k.mT).softmax(dim=-1) @ v` | (n_target, d), (n_source, d), (n_source, d_v) → (n_target, d_v) |

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attncourse._checks import check_shape
 from attncourse.viz.diagrams import arrow, box, rgb
-from attncourse.viz.figures import as_weights, check_shares, describe
+from attncourse.viz.figures import as_weights, cells, check_shares, describe, turn_labels
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -635,11 +635,12 @@ def lookup_table(
     """
     matrix = as_weights(weights, queries, keys)
     drawn, ax = figure(1.5 + 0.6 * len(keys), 1.0 + 0.27 * len(queries))
-    ax.pcolormesh(matrix, cmap=WEIGHTS, vmin=0, vmax=1, edgecolors=PALE, linewidth=0.8)
+    cells(ax, matrix, queries, keys, numbers=False)
+    ax.collections[0].set(edgecolor=PALE, linewidth=0.8)
     for (i, j), value in np.ndenumerate(matrix):
         if value >= 0.1:
             colour = "white" if value > 0.6 else INK
-            ax.text(j + 0.5, i + 0.5, f"{value:.1f}", ha="center", va="center", fontsize=9, color=colour)
+            ax.text(j + 0.5, i + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
     high, across = len(queries) // max(1, len(topics)), len(keys) // max(1, len(topics))
     for i, topic in enumerate(topics):
         frame = Rectangle((i * across, i * high), across, high, fill=False, edgecolor=ORANGE, linewidth=1.6)
@@ -648,13 +649,10 @@ def lookup_table(
     wrong = [i for i, best in enumerate(matrix.argmax(axis=1)) if topics and best // across != i // high]
     for i in wrong:
         ax.text(len(keys) + 0.3, i + 0.5, "✗", ha="center", va="center", fontsize=10, color=INK)
-    ax.invert_yaxis()
-    ax.spines[:].set_visible(False)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
-    ax.set_xticks(np.arange(len(keys)) + 0.5, keys, rotation=35, ha="left", rotation_mode="anchor")
-    ax.set_yticks(np.arange(len(queries)) + 0.5, queries)
-    ax.tick_params(length=0, labelsize=9)
+    turn_labels(ax)
+    ax.tick_params(labelsize=9)
     ax.set_xlabel("keys")
     ax.set_ylabel("queries")
     missed = f" In another topic: {', '.join(queries[i] for i in wrong)}." if wrong else ""
