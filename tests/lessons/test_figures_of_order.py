@@ -421,6 +421,9 @@ def test_attention_past_the_end_has_lines_where_the_training_ended():
     (inset,) = b.child_axes
     assert grid(inset) == [[0, 1, 0], [0, 0, 1], [0, 0, 0]] and a.child_axes == []
     assert key.get_ylabel() == "attention weight"
+    assert labels(key.yaxis) == {0: "0 (white)", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1: "1 (dark)"}
+    for ax in (a, b):
+        assert labels(ax.xaxis) == labels(ax.yaxis) == {0: "0", 2: "2", 3: "3"}
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("key", "query")
     assert grid(a) == [[1, 0, 0, 0], [0, 1, 0, 0], [0.125, 0.5, 0.125, 0.25], [0.125, 0.5, 0.125, 0.25]]
     assert grid(b) == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]

@@ -1,7 +1,7 @@
 """Whole models as drawings: an encoder and a decoder, with attention and without, and the Transformer."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,7 +18,6 @@ from attncourse.viz.style import (
     GREY,
     INK,
     ORANGE,
-    PALE,
     PURPLE,
     Link,
     check_places,
@@ -28,6 +27,8 @@ from attncourse.viz.style import (
     show_linked,
     stage,
 )
+
+FAINT = "#949494"  # thin lines that stay behind, but can be seen on white
 
 
 def encoder_decoder(
@@ -80,30 +81,33 @@ def encoder_decoder(
     arrow(ax, (encoder[-1] + 0.6, 1.9), (middle - 0.5, 1.9), bottleneck, 2.4 if not attention else 1.2)
     arrow(ax, (middle + 0.5, 1.9), (decoder[0] - 0.6, 1.9), bottleneck, 2.4 if not attention else 1.2)
     if attention and bidirectional:  # the backward direction ends at the first token, and s_0 is made of both ends
-        below = f"bar,fraction={0.55 / (middle - encoder[0] - 0.4):.4f}"
+        start, end = (encoder[0] + 0.4, 1.35), (middle, 1.35)
+        below = f"arc3,rad={1.2 / (end[0] - start[0]):.4f}"  # as deep for a long source as for a short one
         ax.add_patch(
-            FancyArrowPatch((encoder[0] + 0.4, 1.35), (middle, 1.35), connectionstyle=below, arrowstyle="-|>",
-                            mutation_scale=10.2, linewidth=1.2, color=GREEN, shrinkA=0, shrinkB=0)
+            FancyArrowPatch(start, end, connectionstyle=below, arrowstyle="-|>", mutation_scale=10.2, linewidth=1.2,
+                            color=GREEN, shrinkA=0, shrinkB=0)
         )  # fmt: skip
+    others = [x for t, x in enumerate(decoder, start=1) if attention and t != step]
+    for h, x in product(encoder, others):  # first, so that the arrows of `step` lie over them
+        arrow(ax, (h, 2.45), (x - 0.98, 3.95), FAINT, 0.8)
     for t, (x, read, written) in enumerate(zip(decoder, ("<bos>", *target), (*target, "<eos>"), strict=True), start=1):
         state(x, f"$s_{{{t}}}$", read, GREEN)
         ax.text(x, top, written, ha="center", va="center", fontsize=10.5, color=INK, fontweight="bold")
         if attention:
             here = t == step
-            colour = ORANGE if here else PALE
-            for h, share in zip(encoder, shares, strict=True):
-                arrow(ax, (h, 2.45), (x - 0.98, 3.95), colour, 0.8 + 4 * share if here else 0.8)
-                if here and weights is not None:
-                    ax.text(h + 0.35 * (x - 0.98 - h), 2.975, f"{share:g}", ha="center", va="center", fontsize=9,
-                            color=ORANGE, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
-            arrow(ax, (x - 0.5, 2.45), (x - 0.5, 3.75), GREEN if here else PALE, 1.6)
             if here:
+                for h, share in zip(encoder, shares, strict=True):
+                    arrow(ax, (h, 2.45), (x - 0.98, 3.95), ORANGE, 0.8 + 4 * share)
+                    if weights is not None:
+                        ax.text(h + 0.35 * (x - 0.98 - h), 2.975, f"{share:g}", ha="center", va="center", fontsize=9,
+                                color=ORANGE, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
                 ax.text(x - 0.03, 3.1, "query", ha="center", va="center", fontsize=9, color=GREEN,
                         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+            arrow(ax, (x - 0.5, 2.45), (x - 0.5, 3.75), GREEN if here else FAINT, 1.6)
             box(ax, x - 0.5, 4.3, f"$c_{{{t}}}$", ORANGE if here else GREY, width=0.9, fill=None if here else "white")
             # Context vector and state are joined to the attentional vector, and it predicts the token.
             box(ax, x, 6.1, rf"$\tilde s_{{{t}}}$", PURPLE if here else GREY, fill=None if here else "white")
-            arrow(ax, (x - 0.5, 4.85), (x - 0.3, 5.55), colour if here else GREY)
+            arrow(ax, (x - 0.5, 4.85), (x - 0.3, 5.55), ORANGE if here else GREY)
             arrow(ax, (x + 0.4, 2.45), (x + 0.4, 5.55))
             arrow(ax, (x, 6.65), (x, top - 0.35))
         else:
@@ -117,7 +121,7 @@ def encoder_decoder(
         for x, y, name, colour, side in (
             (decoder[0] - 1.2, 4.6, "context vector $c_t$:\nan average of all $h_i$", ORANGE, "right"),
             (decoder[0] - 0.8, 6.1, "attentional vector $\\tilde s_t$:\n$c_t$ and $s_t$ combined", PURPLE, "right"),
-            (middle, 0.3, "initial state $s_0$", GREEN, "center"),
+            (middle, 0.3, "initial state $s_0$" + (":\nfrom both ends" if bidirectional else ""), GREEN, "center"),
         ):
             ax.text(x, y, name, ha=side, va="center", fontsize=10.5, color=colour)
     elif attention:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
@@ -304,9 +305,13 @@ def seed_lines(
     below the line at `chance_at`. A player to compare with, `floor` (name, {x: value}), has a dotted line of its own.
     `colours` {line: colour} are given where they say something; these lines are all alike but for them, and the other
     lines have colour, dashes and marks by order. With `apart`, each seed has a line of its own, and the marks of
-    different lines stand side by side, so far apart. With `ratios`, a name also says how much is left at the last x.
+    different lines stand side by side, so far apart (to base 2: so many doublings). With `ratios`, a name also says how
+    much is left at the last x.
     """
-    drawn, _ = figure(4.6 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
+    drawn, _ = figure(4.8 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
+    engine = drawn.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(wspace=0.06)                          # between the names of one panel and the numbers of the next
     said = []
     ys = [y for lines in panels.values() for points in lines.values() for values in points.values() for y in values]
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
@@ -317,7 +322,7 @@ def seed_lines(
             if colours and name in colours:
                 style |= {"color": colours[name], "marker": "o", "linestyle": "-"}
             colour, marker, shift = style["color"], style["marker"], apart * (i - (len(lines) - 1) / 2)
-            places = [x + shift for x in points]
+            places = [x * 2.0**shift if log_x else x + shift for x in points]
             for drawn_line in zip(*points.values(), strict=True) if apart else (means,):
                 ax.plot(places, drawn_line, color=colour, linestyle=style["linestyle"], linewidth=1.2 if apart else 2)
             ends[f"{name}: {_short(means[-1] / means[0])} left" if ratios else name] = max(places), means[-1], colour
@@ -390,12 +395,15 @@ def one_change(
     rows: Mapping[str, Sequence[float]],
     x_name: str,
     floor: tuple[str, float],
+    compared: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
     """What each of several changes does to one measurement: a row each, (name, a value for each seed) of the `base`.
 
     A bar leads from the base's mean to the mean of the row: blue where the row is better, orange where it is worse. The
-    means are written at the right. `floor` (words, x) is an upright line below which nothing was learned.
+    means are written at the right. `floor` (words, x) is an upright line below which nothing was learned. More rows,
+    `compared`, stand below a level line.
     """
+    changes, rows = len(rows), {**rows, **(compared or {})}
     drawn, ax = figure(8.2, 1.5 + 0.42 * len(rows))
     name, values = base
     start = sum(values) / len(values)
@@ -414,6 +422,8 @@ def one_change(
         ax.annotate(f"{mean:.2f}", (1, y), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
                     ha="left", va="center", fontsize=10, color=colour)  # fmt: skip
         said.append(f"{row}: {mean:.2f}")
+    if compared:
+        ax.axhline(changes - 0.5, color=GREY, linewidth=1.2, zorder=1)
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(0, 1.04)
@@ -437,8 +447,9 @@ def times(lines: Mapping[str, Mapping[int, float]], alike: tuple[str, str], at: 
                 arrowprops={"arrowstyle": "<->", "color": INK, "linewidth": 1.6, "shrinkA": 0,
                             "shrinkB": 0})  # fmt: skip
     words = f"the same\nmultiplications:\n{high / low:.1f} times as long"
-    ax.annotate(words, (at, (low * high) ** 0.5), (8, 0), textcoords="offset points", ha="left", va="center",
-                fontsize=10, color=INK)  # fmt: skip
+    left = at == max(map(max, lines.values()))                                  # right of the last length are names
+    ax.annotate(words, (at, (low * high) ** 0.5), (-8 if left else 8, 0), textcoords="offset points",
+                ha="right" if left else "left", va="center", fontsize=10, color=INK)  # fmt: skip
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -476,7 +487,7 @@ def signal_path(n: int, distance: int) -> tuple[Figure, str]:
     drawn into the last position and into one in the middle. For `explore`.
     """
     start, end, middle = n - 1 - distance, n - 1, n // 2 - 1
-    drawn, (recurrent, attention) = figure(6.4, 4.4, rows=2)
+    drawn, (recurrent, attention) = figure(7.8, 4.4, rows=2)
     recurrent.get_gridspec().set_height_ratios((1.0, 1.4))
     cells = distance + 1
     for ax, title in (
@@ -511,3 +522,4 @@ def signal_path(n: int, distance: int) -> tuple[Figure, str]:
 
 def _cell(ax: Axes, x: float, label: str, on: bool, y: float = 1.6) -> None:
     box(ax, x, y, label, ORANGE if on else GREY, width=0.6, fill=None if on else "white")
+    ax.texts[-1].set_fontsize(10.5)                                              # two digits fit, too

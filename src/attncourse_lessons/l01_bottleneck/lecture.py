@@ -400,7 +400,7 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # ## A window network: learned vectors in place of counts
 #
 # Counting has a limit that more text does not remove. In a table of counts, two tokens are the same or different, but
-# never *similar*, so *Return the number of bytes* teaches the table nothing about *Returns the count of characters*,
+# never *similar*. So *Return the number of bytes* teaches the table nothing about *Returns the count of characters*,
 # although *number* and *count* mean nearly the same.
 #
 # **A network can share what it learns between similar tokens, because it gives each token a vector.** A window
@@ -574,8 +574,8 @@ assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repea
 # ## LSTM and GRU: a state with gates
 #
 # The RNN replaces its whole state at each step, so what it knew of the first word must survive a matrix and a tanh
-# every time. **A gated network can leave its state alone until there is a reason to change it.** This is decided by
-# **gates**, numbers between 0 and 1 that are computed from the input and the state. Hochreiter and Schmidhuber
+# every time. **A gated network can leave its state alone until there is a reason to change it.** Its **gates** decide
+# this. They are numbers between 0 and 1, computed from the input and the state. Hochreiter and Schmidhuber
 # ([-@hochreiter1997]) introduced them, and Gers et al. ([-@gers2000]) added the forget gate.
 #
 # Take a state $c$ of a single number. A **forget gate** $f$ says how much of the state to keep, and an **input gate**
@@ -719,16 +719,17 @@ assert size["LSTMCell"] == 4 * size["RNNCell"] and size["GRUCell"] == 3 * size["
 # ## Which language model predicts best?
 #
 # Now all the models meet on the test set. The networks have states and embeddings of 96 numbers, and each reads the
-# training set three times, in three **epochs**. Because gated cells are larger, a second RNN, of 168 numbers, has a
-# cell as large as the GRU's. One more model averages the probabilities of the 5-gram model and the GRU. *Guess:* where
-# do the networks lie: behind the bigram model, between it and the 5-gram model, or ahead of both?
+# training set three times, in three **epochs**. Gated cells have more parameters, so there is a second RNN: with a
+# state of 168 numbers, its cell is as large as the GRU's. One more model averages the probabilities of the 5-gram model
+# and the GRU. *Guess:* where do the networks lie: behind the bigram model, between it and the 5-gram model, or ahead of
+# both?
 #
 # <details><summary>How the networks train</summary>
 #
 # All use Adam, clipped gradients (see below) and a learning rate that rises and falls once. Its peak was chosen on the
-# validation set, after training on a quarter of the texts: of 0.01, 0.02 and 0.04, the best was 0.02 for every network
-# except the second RNN, for which 0.005 was tried as well and 0.01 was best. The networks in the figure then trained on
-# all training texts, as the n-gram models did. Long texts are cut into pieces of at most 64 tokens, and each
+# validation set, after training on a quarter of the texts. Of 0.01, 0.02 and 0.04, the best was 0.02 for every network
+# except the second RNN. For that one, 0.005 was tried as well, and 0.01 was best. The networks in the figure then
+# trained on all training texts, as the n-gram models did. Long texts are cut into pieces of at most 64 tokens. Each
 # piece starts from the state 0, so neither the state nor the gradient crosses a cut. (In <b>truncated backpropagation
 # through time</b> the state is carried across the cut, and only the gradient stops there.)
 # </details>
@@ -742,7 +743,7 @@ assert size["LSTMCell"] == 4 * size["RNNCell"] and size["GRUCell"] == 3 * size["
 # %% tags=["hide-input"]
 models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 168", "LSTM", "GRU",
           "5-gram and GRU"]
-kinds = {model: "counting" if model.endswith("gram") else "both" if " and " in model
+kinds = {model: "counting" if model.endswith("gram") else "average" if " and " in model
          else "networks" for model in models}
 average = {model: mean(perplexities(model)) for model in models}
 models.sort(key=average.get, reverse=True)
@@ -780,7 +781,7 @@ assert max(perplexities("5-gram and GRU")) < 0.9 * average["5-gram"]
 #
 # The average of the 5-gram model and the GRU is the best of all, as in Bengio et al. ([-@bengio2003]) and Mikolov et
 # al. ([-@mikolov2010]). Perhaps **counting remembers and parameters generalise**. But averages of two models of one
-# kind often gain, too, so this is only a guess.
+# kind often gain, too. The control is missing here: an average of two GRUs. So this is only a guess.
 #
 # Larger networks that train for longer overtake counting. On a billion words, a smoothed 5-gram model has a perplexity
 # of 68 per *word* ([@chelba2013]), and a large LSTM has 30 ([@jozefowicz2016]).
@@ -807,8 +808,8 @@ assert max(perplexities("5-gram and GRU")) < 0.9 * average["5-gram"]
 #
 # A recurrent network *can* carry a word along for as long as it likes, but will it learn to? Take *The keys that my
 # brother left on the small table beside the front door **are** gone.* The verb must be *are* because of *keys*,
-# thirteen words back. Neighbours interact easily (**locality**), but between two words at a distance $k$ a signal needs
-# $k$ steps, even if the words belong together: a **linear interaction distance**.
+# thirteen words back. Neighbours interact easily (**locality**). But between two words at a distance $k$ a signal needs
+# $k$ steps, even if the words belong together. This is called a **linear interaction distance**.
 #
 # **A gradient takes the same path backwards, and each step multiplies it by a factor.** Training applies
 # backpropagation to the unrolled network of [@fig:rnn], which is called **backpropagation through time**. If the
@@ -817,17 +818,16 @@ assert max(perplexities("5-gram and GRU")) < 0.9 * average["5-gram"]
 # [@bengio1994]).
 #
 # With vectors, each factor is a matrix, the **Jacobian**: row $j$, column $i$ says how the new component $j$ changes
-# with the old component $i$. Here are the RNN's, in which $1 - h_t^2$ is the slope of tanh, and that of the LSTM's cell
-# state, with gates and candidate held fixed:
+# with the old component $i$. On the left is the RNN's; $1 - h_t^2$ is the slope of tanh. On the right is that of the
+# LSTM's cell state, with gates and candidate held fixed:
 #
 # $$\frac{\partial h_t}{\partial h_{t-1}} = \operatorname{diag}\bigl(1 - h_t^2\bigr)\, W_h^\top \qquad\qquad
 # \frac{\partial c_t}{\partial c_{t-1}} = \operatorname{diag}(f_t)$$ (eq:jacobians)
 #
-# * **RNN:** The slopes of tanh are at most 1. If $W_h$ shrinks every vector, that is, if its largest **singular
-#   value** is below 1, the product of many Jacobians must vanish; otherwise it may vanish or explode
-#   ([@pascanu2013]).
+# * **RNN:** The slopes of tanh are at most 1. Suppose that $W_h$ shrinks every vector: its largest **singular value**
+#   is below 1. Then the product of many Jacobians must vanish. Otherwise it may vanish or explode ([@pascanu2013]).
 # * **LSTM:** Each component of $c$ is multiplied by its own forget gate at each step. Gates are at most 1, so along
-#   $c$ nothing explodes, and the gradient survives if the gates stay near 1.
+#   $c$ nothing explodes. The gradient survives if the gates stay near 1.
 #
 # The next function measures, in an untrained network, the gradient from the last state back to a token's vector $k$
 # steps earlier. `factor` multiplies the RNN's $W_h$; `bias` is added to the gate that keeps, $f$ or $z$.
@@ -866,8 +866,8 @@ for panel, networks in changes.items():
         gradients[panel][name] = {k: [run[k] for run in found] for k in found[0]}
 figures.seed_lines(gradients, "steps back", "gradient that reaches the token", log_x=False,
                    log_y=True, ratios=True)
-#| caption: Gradient that reaches a token, by its distance (logarithmic), in untrained networks.
-#|   Marks: seeds. “Left”: at 60 steps, as a share of the gradient at 1.
+#| caption: Gradient that reaches a token (log scale), in untrained networks. Marks: three
+#|   seeds. “Left”: the gradient at 60 steps, divided by the gradient at 1 step.
 #| label: vanishing-gradient
 
 # %% tags=["hide-input"]
@@ -911,13 +911,13 @@ assert 1 < torch.linalg.matrix_norm(entries, ord=2) < 1.2, "a few vectors it str
 #
 # **A gate that starts nearly open keeps the path open.** On the right, the GRU keeps about what
 # $0.95^{60} \approx 0.05$ lets through, and loses less in sixty steps than it lost before in ten. The LSTM's line is
-# even level, because more arrives through $h$ and the gates. The RNN's line is level, too: a factor of 2.8 makes up for
-# what $W_h$ and the slope of tanh take away. But nothing holds $W_h$ at this value while the network learns, and at 3.5
+# level, because more arrives through $h$ and the gates. The RNN's line is level, too: a factor of 2.8 makes up for
+# what $W_h$ and the slope of tanh take away. But nothing holds $W_h$ at this value while the network learns. At 3.5,
 # the gradient already explodes.
 #
 # <details><summary>Why 2.8?</summary>
 #
-# Torch's $W_h$ stretches a few vectors, so the bound for the RNN does not decide, but it shrinks a *typical* vector to
+# Torch's $W_h$ stretches a few vectors, so the bound for the RNN does not decide. But it shrinks a *typical* vector to
 # about 0.58 of its length. The factor makes up for this and for the slope of tanh. An RNN can also *start* with a level
 # line: Le et al. ([-@le2015]) take the identity as $W_h$, and the ReLU instead of tanh.
 #
@@ -942,10 +942,10 @@ panels = {"torch's default weights": {
               name: named_right[name] for name in ("RNN", "LSTM", "GRU")},
           "one change in each": {name.replace("W_h", "$W_h$"): line for name, line in
                                  named_right.items() if name not in ("RNN", "LSTM", "GRU")}}
-figures.seed_lines(panels, "tokens of noise, k", "share correct", log_x=False, chance=0.1,
-                   chance_at=30, apart=1.1)
-#| caption: How often a trained network names the token that it read k steps ago. One line for
-#|   each of three seeds; the marks of one k stand side by side.
+figures.seed_lines(panels, "tokens of noise, k (log scale)", "share correct", chance=0.1,
+                   chance_at=27, apart=0.14)
+#| caption: How often a trained network names the token that it read before k tokens of noise.
+#|   One line for each of three seeds; the marks of one k stand side by side.
 #| label: long-paths
 
 # %% tags=["hide-input"]
@@ -962,7 +962,7 @@ assert round(min(named_right["LSTM, bias of f + 3"][60]), 1) == 0.8
 # ## What they learn: name the first token, after k of noise
 # {figure}
 #
-# A path that is closed at the start can keep a network from learning in 300 steps; an open one does not guarantee it. The fresh GRU learns anyway: for it, not to write is to keep.
+# A path that is closed at the start can keep a network from learning in 300 steps; an open one does not guarantee it. (An open gate also keeps the name itself.) The fresh GRU learns anyway: for it, not to write is to keep.
 
 # %% [markdown]
 # At $k = 20$ both GRUs succeed. The LSTM succeeds only with its forget gate open, and the RNN only with the larger
@@ -970,13 +970,15 @@ assert round(min(named_right["LSTM, bias of f + 3"][60]), 1) == 0.8
 # an open one does not guarantee learning.** The larger $W_h$ no longer helps at $k = 40$, where a gradient did arrive
 # before training.
 #
+# The experiment has a confound. An open gate keeps more than the gradient: on the way forward, it also keeps the name.
+# The figure cannot say which of the two helps.
+#
 # The unchanged GRU is the surprise: its gradient is about as small as the LSTM's, yet it learns at every distance. The
 # box *Going further* tests an explanation.
 #
 # <details><summary><b>Going further</b>: why does the unchanged GRU learn?</summary>
 #
-# An open gate keeps more than the gradient: on the way forward, it keeps the name. The figure does not separate the
-# two. For the unchanged GRU, here is an explanation that makes a prediction, and a test that it could have failed.
+# Here is an explanation that makes a prediction, and a test that it could have failed.
 #
 # * **Hypothesis.** In a GRU, one gate both keeps and writes, so *not to write is to keep*. Noise in the state disturbs
 #   the answer. Raising $z$ towards 1 keeps it out, which pays at once and needs no gradient from far back. Once $z$ is
@@ -1022,7 +1024,7 @@ assert shares == ("0.00017", "0.01535", "0.00013", "0.00002")
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them; mean pooling as a starting point"
 # ## Problem 2: encoder, decoder, and the bottleneck between them
 #
-# Even if the path is open, everything that is kept must fit into one vector. Researchers first met this problem in
+# Even if the path is open, everything that is kept must fit into one vector. This limit was first noticed in
 # machine translation. An **encoder** is a network that reads a text. A **decoder** is a language model that starts from
 # the encoder's last state and writes another text $y$. It models $p(y \mid x) = \prod_t p(y_t \mid y_{<t}, x)$, where
 # $x$ is the source and $y_{<t}$ is what has been written before $y_t$. Together they form the **encoder–decoder** or
@@ -1052,7 +1054,7 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 #
 # The first encoder–decoders got worse as the sentences grew longer ([@cho2014properties]), but Sutskever et al.
 # ([-@sutskever2014]) had no such difficulty. They read the source backwards, which shortens the path between the
-# first words, but also handed over 8,000 numbers. So which is to blame, the long path or the narrow vector?
+# first words. But they also handed over 8,000 numbers. So which is to blame, the long path or the narrow vector?
 #
 # ## The bottleneck measured: how much can a network pass through one vector?
 #
@@ -1125,10 +1127,10 @@ for memory in ("last state", "attention"):
 
 # %% [markdown]
 # Is the vector of 16 numbers merely too narrow? The next figure shows five widths, the wider the darker. Each reader
-# has the best of four learning rates; at d = 16, 128 and 256 this is an outer one, so a rate beyond might do better.
-# The grey dotted line is the score of a player who knows which digits were read, but not with which letters, and names
-# the most frequent one. With sixteen pairs, attention keeps 16 states of 16 numbers, as many as the widest vector has.
-# *Guess:* will these two be equal?
+# has the best of four learning rates. At d = 16, 128 and 256 this is the highest or the lowest of the four, so a rate
+# beyond might do better. The grey dotted line is the score of a player who knows which digits were read, but not with
+# which letters, and names the most frequent one. With sixteen pairs, attention keeps 16 states of 16 numbers, as many
+# as the widest vector has. *Guess:* will these two be equal?
 
 # %% tags=["hide-input"]
 recall = measured("recall")
@@ -1185,18 +1187,17 @@ assert math.log2(10**8 * math.comb(26, 8)) < 50, "the bits of eight pairs, in an
 #
 # A wider vector's line falls later. With attention, 16 numbers are enough: what is kept grows with the text.
 #
-# **At equal memory**, 256 numbers: 0.89 against 0.995, with 184 times the parameters.
+# **With the same memory**, 256 numbers: 0.89 against 0.995, with 184 times the parameters.
 
 # %% [markdown]
-# **One vector is a bottleneck.** At equal memory the two are not equal: one vector reaches 0.89, and attention 0.995. A
-# wider vector's line falls later, but within these 800 steps every line falls, and only attention's stays near 1. Twice
+# **One vector is a bottleneck.** Both readers keep 256 numbers, yet one vector reaches 0.89, and attention 0.995. A
+# wider vector's line falls later, but within these 800 steps each of them falls. Only attention's stays near 1. Twice
 # the pairs need a little more than twice the width: with eight numbers per pair, the share falls from 0.88 with two
-# pairs to 0.77 with sixteen. Six times the training, at half the lowest rate, narrows the gap to 0.98, with 184 times
-# attention's parameters.
+# pairs to 0.77 with sixteen. Six times the training, at half the lowest rate, lifts the widest vector from 0.89 to
+# 0.98. It still has 184 times attention's parameters.
 #
 # **Yet the vector is not full.** Eight pairs are fewer than 50 bits, and even sixteen floats of 32 bits have 512. So
-# what limits it here is not what the numbers could hold, but what the network learns, in these steps, to pack and
-# unpack.
+# the limit is not what the numbers could hold. It is what the network learns, in these steps, to pack and unpack.
 #
 # ## Is it the width of the vector? One change at a time
 #
@@ -1207,11 +1208,11 @@ assert math.log2(10**8 * math.comb(26, 8)) < 50, "the bits of eight pairs, in an
 # * **Network:** the same network of 128 hands over only the first 64 numbers of its state.
 # * **Path:** the reader keeps the mean of all states, so each is one step away.
 # * **Training:** it trains for six times as many steps.
-# * **Readout:** it puts vector and question side by side (*concatenation*) instead of multiplying them. Two more rows
-#   add a second change to this one.
+# * **Readout:** it puts vector and question side by side (*concatenation*) instead of multiplying them.
 #
-# Only the learning rate is not held fixed: each row has the best of four, for some the lowest.
-# *Guess:* which change hurts most, and which two help most?
+# Three more rows are for comparison: attention, which keeps all states, with either readout, and concatenation with
+# longer training. Only the learning rate is not held fixed: each row has the best of four, for some the lowest.
+# *Guess:* which of the five changes hurts most, and which two help most?
 
 # %% tags=["hide-input"]
 part = {reader["kept"]: [run["right"]["8"] for run in reader["runs"]]
@@ -1223,20 +1224,21 @@ rows = {
     "six times the training": by_reader["last state", "product", 64, 4800][8],
     "concatenation": by_reader["last state", "concatenation", 64, 800][8],
 }
-two = {
+compared = {
+    "attention": every[64][8],
+    "attention + concatenation": by_reader["attention", "concatenation", 64, 800][8],
     "concatenation + six times the training":
         by_reader["last state", "concatenation", 64, 4800][8],
-    "concatenation + attention": by_reader["attention", "concatenation", 64, 800][8],
 }
-figures.one_change(("one vector of 64 numbers", one[64][8]), {**rows, **two},
+figures.one_change(("one vector of 64 numbers", one[64][8]), rows,
                    "share of right answers with eight pairs",
-                   ("most frequent digit", letter_blind[8]))
-#| caption: One vector of 64 numbers (black line), and where one change, or two, take it. Dots:
-#|   seeds; numbers: means. Dotted line: name the most frequent digit.
+                   ("most frequent digit", letter_blind[8]), compared)
+#| caption: One vector of 64 numbers (black line), and where one change takes it. Below the grey
+#|   line: for comparison. Dots: three seeds; numbers: means.
 #| label: readout
 
 # %% tags=["hide-input"]
-means = {row: mean(values) for row, values in {**rows, **two}.items()}
+means = {row: mean(values) for row, values in {**rows, **compared}.items()}
 base = mean(one[64][8])
 assert min(rows["width 128"]) > max(rows["six times the training"]) > base + 0.1
 gained = {row: value - base for row, value in means.items()}
@@ -1244,7 +1246,7 @@ assert 0 < gained["first 64 numbers of a GRU of 128"] < 0.5 * gained["width 128"
 assert -0.06 < gained["mean of all states"] < 0, "a short path does not help"
 assert abs(means["concatenation"] - letter_blind[8]) < 0.03 and letter_blind[8] < 0.35
 assert letter_blind[8] + 0.05 < means["concatenation + six times the training"] < 0.5
-assert min(two["concatenation + attention"]) > 0.99, "attention needs no product"
+assert min(compared["attention"] + compared["attention + concatenation"]) > 0.99, "either way"
 columns = zip(*(run["right"]["16"] for run in recall["by_quarter"]["runs"]), strict=True)
 quarters = [f"{mean(column):.2f}" for column in columns]
 assert quarters == ["0.56", "0.52", "0.56", "0.64"], "hardly the path"
@@ -1258,8 +1260,8 @@ assert quarters == ["0.56", "0.52", "0.56", "0.64"], "hardly the path"
 # %% [markdown]
 # **The readout hurts most; twice the width and longer training help most.** With concatenation the reader does no
 # better than a player who knows all digits, forgets their letters and names the most frequent one. Six times the
-# training lifts it only a little above this player, whereas with attention the same readout answers everything. Had we
-# tested one vector with this readout alone, we would have mistaken its weakness for the bottleneck.
+# training lifts it only a little above this player. Attention answers everything with either readout. Had we tested
+# one vector with this readout alone, we would have mistaken its weakness for the bottleneck.
 #
 # **The width decides more than the size of the network.** A GRU of 128 that hands over only 64 numbers gains less than
 # half of what 128 numbers gain. Longer training helps nearly as much as twice the width, so part of the difficulty is
@@ -1303,8 +1305,8 @@ def draw_path(length, signal):
 signals = ["from the neighbour", "from half way", "from the first"]
 viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
             start={"length": 12, "signal": signals[-1]})
-#| caption: The path of a signal (orange) to the last position. Attention looks only back here,
-#|   as in a language model; its lines are drawn into two positions.
+#| caption: The path of a signal (orange) to the last position. Attention looks only back here;
+#|   lines lead into two positions, the last and one in the middle (pale).
 
 # %% [raw] slide
 # ## How far, and how many steps?
@@ -1351,12 +1353,13 @@ for _ in range(10):             # in turn, so that a slow moment does not fall o
             found = microseconds_per_position(way, x)
             taken[name][len(x)] = min(found, taken[name][len(x)])
 recurrent, attending, parallel = taken.values()
-figures.times(taken, ("nn.RNN", "the RNN's cell,\nall at once"), at=1024)
+figures.times(taken, ("nn.RNN", "the RNN's cell,\nall at once"), at=4096)
 #| caption: Time per position, on one thread: a recurrence, attention, and n products at once.
 #|   The fastest of ten runs; both axes are logarithmic.
 
 # %% tags=["hide-input"]
-assert recurrent[1024] > 1.5 * parallel[1024] and parallel[1024] < parallel[16]
+assert all(recurrent[n] > 1.5 * parallel[n] for n in (1024, 4096))
+assert parallel[1024] < parallel[16]
 assert attending[4096] > 3 * attending[256]
 
 # %% [raw] slide
@@ -1382,7 +1385,7 @@ assert attending[4096] > 3 * attending[256]
 # %% [markdown] erratum="a missing with"
 # Only attention's line rises clearly with $n$, because each position is compared with all $n$. **But working one step
 # at a time has a price even on one thread.** The RNN's $n$ small products, one after another, take several times as
-# long as one large product, probably because each pays the fixed cost of a call and reads the whole matrix again.
+# long as one large product. Probably each small product pays the fixed cost of a call and reads the whole matrix again.
 # Attention, too, is made of large products, so on short texts it can be faster although it multiplies more.
 # [Lecture @cheap_attention](@cheap_attention) computes a *linear* recurrence in parallel.
 #

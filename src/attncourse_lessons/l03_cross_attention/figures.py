@@ -7,7 +7,7 @@ from operator import itemgetter
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
@@ -373,35 +373,34 @@ def _on_the_partner(counted: tuple[str, Sequence[int]]) -> int:
 
 def handed_over() -> None:
     """Eight averages, made once: chosen from once for all steps, or anew by every state of the decoder."""
-    drawn, panels = figure(7.6, 4.0, columns=2)
+    drawn, panels = figure(7.6, 4.5, columns=2)
     steps_at, middles = (1.2, 3.0, 4.8), [0.55 + 0.7 * j for j in range(8)]
     titles = ("eight averages, one choice", "eight averages, a choice at every step")
-    chosen = (1, 6, 4)  # of the eight, by each step on the right
     for ax, title, anew in zip(panels, titles, (False, True), strict=True):
-        stage(ax, (-0.1, 6.1), (0.0, 8.5))
+        stage(ax, (-0.1, 6.1), (0.0, 9.5))
         ax.set_title(title)
         box(ax, 3.0, 0.6, "encoder states", BLUE, width=3.4)
         for j, x in enumerate(middles):
             arrow(ax, (3.0, 1.15), (x, 2.25), width=0.8)
             box(ax, x, 2.8, str(j + 1), ORANGE, width=0.45)
         for t, x in enumerate(steps_at, start=1):
-            box(ax, x, 7.9, f"step {t}", GREEN, width=1.4)
+            box(ax, x, 8.9, f"step {t}", GREEN, width=1.4)
         if anew:
-            for t, (x, most) in enumerate(zip(steps_at, chosen, strict=True), start=1):
-                _choose(ax, middles, most, x, 0.1)
-                box(ax, x, 5.1, f"$c_{t}$", ORANGE, width=0.9)
-                arrow(ax, (x - 0.25, 7.35), (x - 0.25, 5.65), GREEN, 1.6)
-                arrow(ax, (x + 0.25, 5.65), (x + 0.25, 7.35), ORANGE, 1.6)
-            ax.text(0.85, 6.5, "query", ha="right", va="center", fontsize=10, color=GREEN)
+            _choose(ax, middles, dict(zip(steps_at, (1, 6, 4), strict=True)), 0.1)
+            for t, x in enumerate(steps_at, start=1):
+                box(ax, x, 6.1, f"$c_{t}$", ORANGE, width=0.9)
+                arrow(ax, (x - 0.25, 8.35), (x - 0.25, 6.65), GREEN, 1.6)
+                arrow(ax, (x + 0.25, 6.65), (x + 0.25, 8.35), ORANGE, 1.6)
+            ax.text(0.85, 7.5, "query", ha="right", va="center", fontsize=10, color=GREEN)
         else:
-            _choose(ax, middles, 2, 3.0, 0.25)
-            box(ax, 3.0, 5.1, "one vector $c$", ORANGE, width=3.0)
-            ax.text(4.65, 5.1, "the same\nat every step", ha="left", va="center", fontsize=10, color=ORANGE)
-            box(ax, 0.5, 5.1, "$s_0$", GREEN, width=0.8)
-            arrow(ax, (0.9, 5.1), (1.5, 5.1), GREEN, 1.6)
-            ax.text(0.5, 5.9, "query", ha="center", va="center", fontsize=10, color=GREEN)
+            _choose(ax, middles, {3.0: 2}, 0.25)
+            box(ax, 3.0, 6.1, "one vector $c$", ORANGE, width=3.0)
+            ax.text(4.65, 6.1, "the same\nat every step", ha="left", va="center", fontsize=10, color=ORANGE)
+            box(ax, 0.5, 6.1, "$s_0$", GREEN, width=0.8)
+            arrow(ax, (0.9, 6.1), (1.5, 6.1), GREEN, 1.6)
+            ax.text(0.5, 6.9, "query", ha="center", va="center", fontsize=10, color=GREEN)
             for x in steps_at:
-                arrow(ax, (3.0 + 0.6 * (x - 3.0), 5.65), (x, 7.35), ORANGE, 1.6)
+                arrow(ax, (3.0 + 0.6 * (x - 3.0), 6.65), (x, 8.35), ORANGE, 1.6)
     show(
         drawn,
         "Two models with eight averages of the encoder's states. One choice: the query s_0 makes one vector of the "
@@ -410,11 +409,17 @@ def handed_over() -> None:
     )
 
 
-def _choose(ax: Axes, middles: Sequence[float], most: int, x: float, spread: float) -> None:
-    """Lines from the eight averages to the vector at x, a thick one from that with the largest weight."""
-    for j, middle in enumerate(middles):
-        end = x + spread * (middle - x), 4.55
-        arrow(ax, (middle, 3.35), end, ORANGE if j == most else "#e9b48a", 3.2 if j == most else 0.7)
+def _choose(ax: Axes, middles: Sequence[float], most: Mapping[float, int], spread: float) -> None:
+    """Lines from the eight averages to each vector, {its x: which average has the largest weight}, those thick ones."""
+    ends = [(j, middle, x, (x + spread * (middle - x), 5.55)) for x in most for j, middle in enumerate(middles)]
+    for j, middle, x, end in ends:  # the small weights lie below, and have no heads, which would hide each other
+        if j != most[x]:
+            line = FancyArrowPatch((middle, 3.35), end, arrowstyle="-", linewidth=0.8, color="#dfa06c", shrinkA=0,
+                                   shrinkB=0)  # fmt: skip
+            ax.add_patch(line)
+    for j, middle, x, end in ends:
+        if j == most[x]:
+            arrow(ax, (middle, 3.35), end, ORANGE, 3.2)
 
 
 def lists_of_five(found: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]], same: int) -> None:

@@ -125,7 +125,7 @@ for source, target in pairs.test[:3]:
 # %%
 viz.encoder_decoder(attention=True, bidirectional=True, weights=(0.05, 0.95), named=True)
 #| caption: An encoder–decoder with attention, in colour for the first step; the others attend
-#|   alike (pale). Not drawn: each s̃ₜ is also an input to the next step.
+#|   alike (grey). Not drawn: each s̃ₜ is also an input to the next step.
 #| label: cross-attention
 
 # %% [raw] slide
@@ -475,7 +475,7 @@ figures.two_decoders()
 # ## Additive and multiplicative attention
 # | | Bahdanau et al. 2015 | Luong et al. 2015 |
 # |---|---|---|
-# | score | **additive**: $\tanh(s_{t-1} W_a + h_i U_a) \cdot v_a$ | **multiplicative**: $s_t \cdot h_i$, or $s_t W_g \cdot h_i$ |
+# | score | **additive**: $\tanh(s_{t-1} W_a + h_i U_a) \cdot v_a$ | **multiplicative**: $s_t \cdot h_i$ ("dot"), or $s_t W_g \cdot h_i$ ("general"); also "concat", which is additive |
 # | query | the old state $s_{t-1}$ | the new state $s_t$ |
 # | $c_t$ goes | into the cell and the output | into the output, then input feeding |
 #
@@ -497,10 +497,13 @@ figures.two_decoders()
 # $$e_{ti} = \tanh(s_{t-1} W_a + h_i U_a) \cdot v_a$$
 #
 # $W_a$ and $U_a$ are $(d, d_a)$, and $v_a$ is $(d_a,)$. The product $h_i U_a$ does not depend on the decoder, so it is
-# computed once for the whole source. Luong's score is **multiplicative**: the dot product $s_t \cdot h_i$, called
-# "dot", has no parameters but needs equal widths, while $s_t W_g \cdot h_i$, called "general", has one matrix.
+# computed once for the whole source.
 #
-# The dot product is the cheaper one: the scores of one step are a single matrix–vector product, whereas the additive
+# Luong et al. compare three scores. Two of them are **multiplicative**. "Dot", $s_t \cdot h_i$, has no parameters but
+# needs equal widths. "General", $s_t W_g \cdot h_i$, has one matrix. The third, "concat", is additive again:
+# $\tanh([s_t; h_i] W_c) \cdot v_c$, where one half of $W_c$ multiplies $s_t$ and the other half $h_i$.
+#
+# The dot product is the cheapest. The scores of one step are a single matrix–vector product, whereas the additive
 # score computes a vector for every pair. For this reason, Vaswani et al. ([-@vaswani2017, section 3.2.1]) chose the dot
 # product for the Transformer.
 #
@@ -560,7 +563,7 @@ for d, told in {16: (3.95, 0.99, 0.25), 64: (7.92, 0.99, 0.29), 256: (16.18, 1.0
 # %% [markdown]
 # **RNNsearch leads RNNencdec by 7.6 and 8.9 BLEU, but Moses is still ahead.** Not all of the lead need come from
 # attention, because RNNsearch also reads the source in both directions. Attention helps most where the bottleneck hurts
-# most: without it, BLEU drops on long sentences, while RNNsearch trained on up to 50 words shows no drop
+# most: without it, BLEU drops on long sentences. The RNNsearch trained on up to 50 words shows no drop
 # ([@bahdanau2015, figure 2]).
 #
 # <details><summary>How fair is the comparison with Moses?</summary>
@@ -619,8 +622,8 @@ figures.right_by_length(panels)
 
 # %% [markdown]
 # **With one vector, the model learns long lists far more slowly.** After 450 steps, all three models translate most
-# single numbers correctly. The curves part already at two, where one vector gets only about two thirds right. On lists
-# of five, attention gets 95 % right, and the two models with one vector about 1 % or less.
+# single numbers correctly. The curves part already at two: last state gets 66 % right, mean pool 60 %, and attention
+# practically all. On lists of five, attention gets 95 % right, and the two models with one vector about 1 % or less.
 #
 # Is one vector too narrow, then, or only slow to train? With four times the steps, both one-vector models get four in
 # ten of the lists of five right, and with twelve times the steps mean pooling gets 70 % ([@fig:lists-of-five]). So one
@@ -643,25 +646,26 @@ assert f"{sum(run['right']['5'] for run in many['mean pool']) / 3:.0%}" == "41%"
 assert min(run["right"]["5"] for run in many["attention"]) > 0.99, "practically all"
 assert f"{sum(run['right']['5'] for run in few['attention']) / 3:.0%}" == "95%"
 at_two = [f"{sum(run['right']['2'] for run in few[name]) / 3:.0%}" for name in SUMMARIES]
-assert at_two == ["66%", "60%", "100%"], "about two thirds, and all"
+assert at_two == ["66%", "60%", "100%"], "lists of two"
 trained = [run["right"]["5"] for run in measured("ladder_longer")["steps"]["5400"]["mean pool"]]
 assert min(trained) > 0.65 and f"{sum(trained) / 3:.0%}" == "70%"
 ladder = [Seq2Seq(len(english), len(german), 32, 128, summary=name) for name in SUMMARIES]
 assert len({sum(p.numel() for p in model.parameters()) for model in ladder}) == 1
 
 # %% [markdown]
-# ## Why one vector learns slowly: distance, width or selection?
+# ## Why one vector learns slowly: distance, width, selection or total width?
 #
-# Why does a model with one vector need so many more steps? Three reasons come to mind:
+# Why does a model with one vector need so many more steps? There are four suspects:
 #
 # * **Distance**: to reach a German token's English partner, the gradient must pass through every encoder state between
 #   this partner and an end of the source.
 # * **Width**: one vector may be too narrow for the whole list.
-# * **Selection**: even if everything arrives, it arrives blended, and no step can pick out what it needs. (Who chooses
-#   anew at every step also receives more than one vector. We cannot take these two apart.)
+# * **Selection**: even if everything arrives, it arrives blended, and no step can pick out what it needs.
+# * **Total width**: a decoder that chooses anew at every step receives several different vectors, and so more
+#   numbers in total.
 #
-# **Distance is not what limits mean pooling.** Through the average, the gradient reaches every encoder state directly,
-# and yet mean pooling does no better than the last state.
+# **Distance is not what limits mean pooling.** Through the average, the gradient reaches every encoder state directly.
+# Yet mean pooling does only about as well as the last state.
 #
 # <details><summary><b>Going further</b>: how far must the gradient travel?</summary>
 #
@@ -672,11 +676,11 @@ assert len({sum(p.numel() for p in model.parameters()) for model in ladder}) == 
 # over all tokens.
 # </details>
 #
-# **To test selection, we need two models that differ only in when they choose.** In both, eight learned queries read
-# the source once and hand over **eight averages** of the encoder states, an idea of Britz et al. ([-@britz2017]). On
-# the left of [@fig:handed-over], the initial state $s_0$ attends to the eight once, and every step reads the vector
-# that this **one choice** gives. On the right, every decoder state attends to them anew. The two models have the same
-# parameters and the same initial state.
+# **To test selection, we build two models that differ in when they choose.** In both, eight learned queries read the
+# source once. They hand over **eight averages** of the encoder states, an idea of Britz et al. ([-@britz2017]). On the
+# left of [@fig:handed-over], the initial state $s_0$ attends to the eight once, and every step reads the vector that
+# this **one choice** gives. On the right, every decoder state attends to them anew. The two models have the same
+# parameters and compute the initial state alike. Their total width differs, too; we come back to it.
 
 # %%
 figures.handed_over()
@@ -722,12 +726,13 @@ assert [f"{anew[steps]:.0%}" for steps in ("450 steps", "1,800 steps")] == ["42%
 sizes = [sum(p.numel() for p in Seq2Seq(len(english), len(german), 32, d).parameters())
          for d in (128, 256)]
 assert 3.4 < sizes[1] / sizes[0] < 3.6, "three and a half times the parameters"
+assert (models[0].decoder.d_hidden, 8 * models[0].decoder.d_hidden) == (128, 1_024), "numbers"
 
 # %% [raw] slide
 # ## With a choice at every step, the model learns far faster
 # {figure}
 #
-# Same parameters, one thing changed: 44 % with one choice, 91 % with a new choice at each step.
+# Same parameters: 44 % with one choice, 91 % with a new choice at each step. But the **total width** differs, too: 128 numbers, or up to 1,024.
 
 # %% [markdown] teaches="soft alignment for free, and what it explains"
 # **With a new choice at every step, the model learns far faster.** After 1,800 steps, one choice gets 44 % of the lists
@@ -737,9 +742,11 @@ assert 3.4 < sizes[1] / sizes[0] < 3.6, "three and a half times the parameters"
 # **Doubling the width helps little:** 49 % against 41 %, although the wider model has three and a half times as many
 # parameters. (We tried one width and one learning rate.)
 #
-# So neither distance nor this doubling of the width accounts for the lead of the models that choose anew. But *why*
-# choosing helps is open. Their decoder may gain from selecting, or simply from receiving, over the whole list, up to
-# eight averages instead of one.
+# So neither distance nor this doubling of the width accounts for the lead of the models that choose anew.
+#
+# **Selection and total width remain.** With one choice, the decoder receives one vector of 128 numbers for the whole
+# list. With a new choice at every step, it can receive up to eight such vectors, 1,024 numbers in all. It may gain from
+# selecting, or simply from receiving more. Our experiments do not separate the two.
 #
 # ## Attention weights as a soft alignment
 #
@@ -769,8 +776,8 @@ figures.steps(example.weights[:-1], example.source_pieces, example.target_pieces
 # **In this list, every token that has a counterpart attends most to it.** The comma attends to the comma, and the lines
 # of unit and ten cross, as *European Economic Area* and *zone économique européenne* do in Bahdanau et al.
 # ([-@bahdanau2015, figure 3]). Only *und* has no counterpart, because the English *and* stands after *hundred*, where
-# our German numbers have no word. Each *und* attends mostly to one of the two tokens that it joins, whereas
-# our hand-made one matched both equally.
+# our German numbers have no word. Each *und* attends mostly to one of the two tokens that it joins. Our
+# hand-made one matched both equally.
 #
 # Does every model find this alignment? [@fig:alignments] shows 436 for all three seeds, while the decoder reads the
 # correct German. *Guess first:* does *sechs* attend most to *six* in all three?
@@ -785,8 +792,8 @@ for seed, model in models.items():
 partners = {"vier": "four", "hundert": "hundred", "sechs": "six", "dreißig": "thirty-"}
 figures.alignments(alignments, rows=german.pieces(one.target_out[0, :-1].tolist()),
                    columns=english.pieces(one.source[0].tolist()), partners=partners)
-#| caption: Alignments that three trained models found. A frame marks a token's true partner;
-#|   weights below 0.05 have no number.
+#| caption: Attention weights of three trained models that read the correct German. A frame
+#|   marks a token's true partner; weights below 0.05 have no number.
 #| label: alignments
 
 # %% [raw] slide
@@ -808,10 +815,10 @@ if not (of_sechs == [2, 4, 4] and met == len(partner) and min(joined) > 0.5):
 # %% [markdown]
 # **No: with seed 0, *sechs* attends most to *and*,** not to *six*.
 #
-# Is seed 0 an accident? In a separate run we trained ten models, from seeds 0 to 9. For all 648 numbers from 121 to 999
-# that have a ten and a unit, we recorded to which source position the German unit attends most. In the figure, *six*
-# stands for all units and *thirty-* for all tens. *Guess first:* how many of the ten attend to the unit for nearly all
-# numbers, and how many predict all 648 units correctly?
+# Is seed 0 an accident? In a separate run we trained ten models, from seeds 0 to 9. We took all 648 numbers from 121 to
+# 999 that have a ten and a unit. While the model read the correct German (teacher forcing), we recorded to which source
+# position the German unit attends most. In the figure, *six* stands for all units and *thirty-* for all tens. *Guess
+# first:* how many of the ten attend to the unit for nearly all numbers, and how many predict all 648 units correctly?
 
 # %%
 ten_runs = measured("ladder_seeds")["steps"]["450"]["attention"]
@@ -840,9 +847,9 @@ assert attending == {"attention": [648] * 3, "attention, no input feeding": [0, 
 # {figure}
 
 # %% [markdown] teaches="soft alignment for free, and what it explains"
-# **All ten models predict every unit correctly, but only four attend most to *six* practically always.** Two more do so
-# for most numbers. The other four attend mostly to *and*. So a model can be right every time while its largest weight
-# is not on the token's partner.
+# **All ten models predict every unit correctly, but only four attend most to *six* nearly every time.** Two more do so
+# for most numbers. The other four attend mostly to *and*. So a model can be right every time although its largest
+# weight is not on the token's partner.
 #
 # <details><summary><b>Going further</b>: does longer training cure this?</summary>
 #
@@ -922,12 +929,14 @@ assert [f"{share:.0%}" for share in shares] == told
 
 # %% [markdown]
 # **With seed 0, the state at *and* appears to contain the unit, although the token does not.** In the row *only and*,
-# this model gets practically all units right, so its encoder has written the unit into that state. Seeds 1 and 2 have a partial
-# copy at best: with *only and*, or *without six*, they beat chance, but get at most about half of the units right.
-# Could the initial state $s_0$ have carried the unit? Not in a form that this decoder can use alone, because $s_0$ is
-# still available in the row *only four*, where no model does better than chance. Success shows that the state at *and*
-# suffices, together with $s_0$. That $s_0$ adds little rests on a failure, which is weaker evidence, because a decoder
-# that never saw such a mask may simply be confused.
+# this model gets practically all units right, so its encoder has written the unit into that state. Seeds 1 and 2 have a
+# partial copy at best. With *only and*, or *without six*, they beat chance, but get at most about half of the units
+# right.
+#
+# Could the initial state $s_0$ have carried the unit? It is still available in the row *only four*, and there no model
+# does better than chance. So $s_0$ alone does not give this decoder the unit. This evidence is weaker, because it is a
+# failure: a decoder that never saw such a mask may simply be confused. The success with *only and* is stronger. It
+# shows that the state at *and* suffices, together with $s_0$.
 #
 # **The largest weight does not always show what is needed.** Seed 0 attends mostly to *and*, yet gets most units right
 # without it, because it can also read the unit at *six* (row *only six*). The other run shows the same: when we hide
@@ -947,7 +956,7 @@ assert [f"{share:.0%}" for share in shares] == told
 # </details>
 #
 # An alignment is thus a *hypothesis* about what a model uses, and an intervention tests it. In real translation, too,
-# weights can differ from the word alignment: for one language pair, they lay one word beside it
+# weights can differ from the word alignment: for one language pair, they were off by one word
 # ([@koehn2017, section 3.5]). How far this caution should go is disputed. Jain and Wallace ([-@jain2019]) found other
 # weights that give nearly the same predictions, and called their paper *Attention is not explanation*. Wiegreffe and
 # Pinter ([-@wiegreffe2019]) answered with *Attention is not not explanation*: it depends on what one calls an

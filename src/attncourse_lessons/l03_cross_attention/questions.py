@@ -13,8 +13,8 @@ def which_axis(lots):
     return ask(
         f"A decoder writes {n} tokens, the source has {m}. The weights are a table ({n}, {m}), a row for each target token. "
         "What sums to one?",
-        ("every row", rows and not columns, "Each target token shares out one unit over the source: softmax along the last axis."),
-        ("every column", columns and not rows, "Then source tokens would share out themselves, and some target token could get nothing."),
+        ("every row", rows and not columns, "Each target token distributes a total weight of one over the source: softmax along the last axis."),
+        ("every column", columns and not rows, "Then each source token would distribute its weight over the targets, and some target token could get nothing."),
         ("rows and columns", rows and columns, "A source token may be attended to by many target tokens, or by none."),
         ("the whole table", bool(torch.allclose(weights.sum(), torch.ones(()))), "Then the target tokens would compete with each other."),
     )  # fmt: skip
@@ -66,9 +66,9 @@ def mask_after_softmax(lots):
     seen = torch.stack([before.sum(), after.sum()])
     whys = (
         "−∞ before the softmax takes padding out of the sum. Zeros after it leave the sum as it was: weight is lost.",
-        "Softmax shares out one unit over what it is given: the mask must come first.",
-        "After the softmax the padding's share is thrown away, and nothing gives it to the others.",
-        "Before the softmax, −∞ gives exactly zero, and the real tokens share all of the unit.",
+        "Softmax distributes a total weight of one over what it is given: the mask must come first.",
+        "After the softmax the padding's weight is thrown away, and nothing gives it to the others.",
+        "Before the softmax, −∞ gives exactly zero, and the real tokens get all of the weight.",
     )
     return ask(
         f"Six equal scores, of which {real} are of real tokens and the rest of padding. What do the weights sum to if "

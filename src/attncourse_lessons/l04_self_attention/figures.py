@@ -127,11 +127,11 @@ def self_attention_shapes(
     A colour for each role, as in all lessons before: queries green, keys blue, values orange. The row
     of the token that asks is striped in purple from X through Q, scores and weights to the output; that of one that
     answers in black from X through K and V, and its column in Kᵀ, scores and weights. A ring is where both
-    meet; beside the one in A stands `weight`. `names` are theirs.
+    meet; beside the one in A stands `weight`. `names` are theirs, and stand beside their rows of X.
     """
     unit = 0.11
-    drawn, ax = figure(7.7, 4.8)
-    stage(ax, (0, 7.7), (0, 4.8))
+    drawn, ax = figure(8.2, 4.8)
+    stage(ax, (-0.5, 7.7), (0, 4.8))
 
     def row(x: float, y: float, rows: int, columns: int, which: int, colour: str) -> None:
         level = y + unit * (rows / 2 - which - 0.5)
@@ -154,7 +154,8 @@ def self_attention_shapes(
     matrix(0.6, rows_y[1], n, d_model, "$X$", f"{n} × {d_model}", r"$n \times d_{model}$", INK, "#ffffff")
     roles = (("Q", d_k, GREEN, "queries"), ("K", d_k, BLUE, "keys"), ("V", d_v, ORANGE, "values"))
     for y, (name, width, colour, role) in zip(rows_y, roles, strict=True):
-        arrow(ax, (1.05, rows_y[1] + 0.3 * (y - rows_y[1])), (1.75, y))
+        arrow(ax, (1.05, rows_y[1] + 0.3 * (y - rows_y[1])), (1.64, y))
+        ax.text(1.78, y, "×", ha="center", va="center", fontsize=15, color=INK)
         wide = "d_v" if name == "V" else "d_k"
         matrix(2.2, y, d_model, width, f"$W_{name}$", f"{d_model} × {width}", rf"$d_{{model}} \times {wide}$", colour)
         arrow(ax, (2.5, y), (2.85, y), colour)
@@ -193,8 +194,11 @@ def self_attention_shapes(
         ax.add_patch(Circle((at, level), 0.12, fill=False, edgecolor=INK, linewidth=1.5, zorder=3))
     if weight is not None:
         ax.text(at - 0.14, level + 0.17, rf"$\alpha$ = {weight:.2f}", ha="right", va="center", fontsize=9, color=INK)
-    ax.text(0.15, 0.35, f"“{names[0]}” asks", color=PURPLE, fontsize=10.5, fontweight="bold")
-    ax.text(0.15, 0.08, f"“{names[1]}” answers", color=INK, fontsize=10.5, fontweight="bold")
+    for which, name, colour in ((asking, names[0], PURPLE), (answering, names[1], INK)):
+        level = rows_y[1] + unit * (n / 2 - which - 0.5)
+        ax.text(0.22, level, name, ha="right", va="center", color=colour, fontsize=10, fontweight="bold")
+    ax.text(-0.35, 0.35, f"“{names[0]}” asks", color=PURPLE, fontsize=10.5, fontweight="bold")
+    ax.text(-0.35, 0.08, f"“{names[1]}” answers", color=INK, fontsize=10.5, fontweight="bold")
     show(
         drawn,
         f"Self-attention in matrices. X, {n} words by {d_model}, is multiplied by three matrices: W_Q and W_K, each "
@@ -320,7 +324,8 @@ def winding(runs: Mapping[str, tuple[Sequence[str], Tensor]]) -> None:
     left.plot(*way.T, color=ORANGE, linestyle="--", linewidth=1.5)
     arrow(left, tuple(way[-2]), tuple(way[-1]), ORANGE, width=1.5)
     lowest = way[way[:, 1].argmin()]
-    left.text(lowest[0], lowest[1] - 0.04 * top, "should find", ha="center", va="top", fontsize=10, color=ORANGE)
+    left.text(lowest[0], lowest[1] - 0.04 * top, f"should find {names[0]}, but", ha="center", va="top", fontsize=10,
+              color=ORANGE)  # fmt: skip
     found, itself = (first[-1] @ first[0]).item(), (first[-1] @ first[-1]).item()
     sign = "<" if found < itself else ">"
     missing = f"{names[-1]} · {names[0]} = {found:.0f}  {sign}  {names[-1]} · {names[-1]} = {itself:.0f}"
@@ -350,7 +355,8 @@ def winding(runs: Mapping[str, tuple[Sequence[str], Tensor]]) -> None:
 def two_orders(named: Mapping[str, tuple[Sequence[str], Tensor]], followed: Sequence[str]) -> None:
     """The attention matrices of one sentence in two orders, {title: (words, weights (n, n))}.
 
-    The words in `followed`, at most two, have a colour each, and so has a frame around the column of each.
+    The words in `followed`, at most two, have a colour each, and so has a frame around the column of each, in which the
+    weights are written.
     """
     drawn, axes = figure(8.6, 4.2, columns=len(named))
     colours: dict[str, str] = dict(zip(followed, (INK, GREEN), strict=False))
@@ -362,8 +368,12 @@ def two_orders(named: Mapping[str, tuple[Sequence[str], Tensor]], followed: Sequ
             if label.get_text() in colours:
                 label.set(color=colours[label.get_text()], fontweight="bold")
         for word, colour in colours.items():
-            ax.add_patch(Rectangle((words.index(word), 0), 1, len(words), fill=False, edgecolor=colour, linewidth=2.2,
+            column = words.index(word)
+            ax.add_patch(Rectangle((column, 0), 1, len(words), fill=False, edgecolor=colour, linewidth=2.2,
                                    clip_on=False, zorder=3))  # fmt: skip
+            for i, value in enumerate(rows[:, column]):
+                ax.text(column + 0.5, i + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=9.5,
+                        color="white" if value > 0.7 else INK)  # fmt: skip
         places = ", ".join(f"{word} is word {words.index(word) + 1}" for word in followed)
         asking = {word: [each for each, row in zip(words, rows, strict=True) if row[words.index(word)] > 0.3]
                   for word in followed}  # fmt: skip
@@ -375,7 +385,7 @@ def two_orders(named: Mapping[str, tuple[Sequence[str], Tensor]], followed: Sequ
 def path_lengths(n: int, width: int) -> None:
     """How a signal gets from the first of `n` positions to the last: by recurrence, attention, restricted attention."""
     layers = max(1, -(-(n - 1) // width))
-    drawn, (recurrent, full, windows) = figure(8.4, 2.9, columns=3)
+    drawn, (recurrent, full, windows) = figure(8.4, 3.3, columns=3)
     restricted = f"restricted, {width} on each side"
     for ax, title in ((recurrent, "recurrent"), (full, "self-attention"), (windows, restricted)):
         ax.set_axis_off()
@@ -457,7 +467,7 @@ def race(
 
 def _line(ax: Axes, start: tuple[float, float], end: tuple[float, float], on: bool) -> None:
     ax.plot(
-        [start[0], end[0]], [start[1], end[1]], color=ORANGE if on else PALE, linewidth=2.6 if on else 0.8,
+        [start[0], end[0]], [start[1], end[1]], color=ORANGE if on else "#bdbdbd", linewidth=2.6 if on else 0.9,
         zorder=2 if on else 1,
     )  # fmt: skip
     if on:
@@ -472,6 +482,7 @@ def _table(
     rows = as_matrix(weights, names, names)
     check_shares("weights", rows)
     cells(ax, rows, names, names, numbers=numbers)
+    ax.collections[0].set(edgecolor=PALE, linewidth=0.8)                # a row of zeros can be followed to its name
     ax.set_title(title, pad=8)
     ax.set_xlabel("key")
     ax.set_ylabel("query" if first else "")

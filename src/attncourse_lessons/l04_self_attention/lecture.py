@@ -18,7 +18,7 @@
 # * write **scaled dot-product self-attention** from memory, for one token and as matrix products;
 # * explain why a token has **three** vectors: why its query differs from its key, and why it has a separate value;
 # * say what **data-dependent** weights can do that fixed weights cannot;
-# * show that self-attention is **permutation equivariant**: it does not see the order of its tokens;
+# * say what **permutation equivariance** is, and show that self-attention has it;
 # * count what a layer costs in multiply-adds, sequential steps, path length and memory.
 #
 # ## Why a token needs its sentence: contextual embeddings
@@ -26,9 +26,9 @@
 # *Anna lent Ben her book because he asked.* Whose book was it, and who asked? You knew at once that *her* refers to
 # Anna and *he* to Ben. Finding the words that refer to the same person or thing is called **coreference resolution**.
 #
-# **An embedding table cannot do it,** because it has one vector for *her*, the same in every sentence, and nothing in
-# that vector says "Anna". The answer is three words to the left, and *her* has to fetch it. What we want is a
-# **contextual embedding**: a vector for *her in this sentence*.
+# **An embedding table cannot do it.** It has one vector for *her*, the same in every sentence, and nothing in that
+# vector says "Anna". The answer is three words to the left, and *her* has to fetch it. What we want is a **contextual
+# embedding**: a vector for *her in this sentence*.
 #
 # In [lecture @cross_attention](@cross_attention), a decoder fetched vectors from an encoder by attention, but the
 # encoder itself was still a recurrent network. Can attention do that job, too? In **cross-attention**, a token collects
@@ -127,7 +127,7 @@ figures.one_row("every word is its own query and key", words, weights, row=her)
 #|   1/8). The two verbs share a vector; *because* has no feature.
 
 # %% tags=["hide-input"]
-assert weights[her].argmax() == her, "it looks at itself"
+assert weights[her].argmax() == her, "it attends to itself"
 
 # %% [raw] slide
 # ## To itself: similarity is the wrong question
@@ -149,9 +149,9 @@ assert weights[her].argmax() == her, "it looks at itself"
 
 # %% [markdown]
 # **The word *her* attends to itself, because nothing is more similar to *her* than *her*.** Similarity is the wrong
-# question. Better features would not help as long as all vectors are equally long, because then no vector has a larger
-# dot product with $x_i$ than $x_i$ has with itself (the Cauchy–Schwarz inequality). Besides, similarity is mutual,
-# $x_i \cdot x_j = x_j \cdot x_i$, and need is not: *her* needs *Anna*, but *Anna* does not need *her*.
+# question. Better features would not help: as long as all vectors are equally long, no vector has a larger dot product
+# with $x_i$ than $x_i$ itself (the Cauchy–Schwarz inequality). Besides, similarity is mutual,
+# $x_i \cdot x_j = x_j \cdot x_i$. Need is not: *her* needs *Anna*, but *Anna* does not need *her*.
 #
 # ## Query, key and value: three projections of each token
 #
@@ -308,7 +308,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 # %%
 figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her, weight=to_Anna,
                               answering=words.index("Anna"), names=("her", "Anna"))
-#| caption: Self-attention in matrices: the row of one query, followed through all products.
+#| caption: Self-attention in matrices: the row of one query, followed through all products (×).
 #| label: self-attention
 
 # %% [raw] slide
@@ -320,7 +320,7 @@ figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her, weight=t
 # therefore of scores and weights. A ring marks where the two meet. The row of *her* in $A$ weights *all* rows of $V$,
 # although only Anna's is drawn.
 #
-# **Rows ask, columns answer.** The attention matrix is square, $n \times n$, because the same words ask and answer, so
+# **Rows ask, columns answer.** The attention matrix is square, $n \times n$, because the same words ask and answer. So
 # its axes are easy to mix up, and no shape error warns you. The package's `attend` does the last two steps of
 # [@eq:self-attention].
 
@@ -356,8 +356,8 @@ figures.one_row("attention weights", words, A, row=her)
 # person or thing attends to an earlier mention of the same one, in well over half of the cases.
 #
 # > **A common mistake: the sum over the wrong index.** In $o_i = \sum_i \alpha_{ij} v_i$, the index of the sum is also
-# > that of the result. The sum must run along a *row* of $A$, over the tokens $j$ that answer, because it is the rows
-# > that sum to one. A column need not: Anna's sums to 2.38.
+# > that of the result. The sum must run along a *row* of $A$, over the tokens $j$ that answer. The rows sum to one; a
+# > column need not: Anna's sums to 2.38.
 
 # %% tags=["hide-input"]
 assert torch.allclose(A.sum(dim=1), torch.ones(8))
@@ -421,15 +421,14 @@ figures.padded_scores(words[:5], padding=2)
 # %% [markdown] teaches="recurrence, convolution, attention: three kinds of sequence models"
 # **No token may attend to padding, and nobody uses what padding receives.** So the scores in a *column* of padding
 # (hatched) are set to $-\infty$ before the softmax. A *row* of padding (grey) is computed like any other, but nothing
-# after the layer may use its output. Do not forbid the rows, too: the softmax of a row of nothing
-# but $-\infty$ is nan.
+# after the layer may use its output. Do not forbid the rows, too: the softmax of a row of nothing but $-\infty$ is nan.
 #
 # ## Data-dependent weights: the shuffled diary
 #
 # The layer is complete, but what can it do that simpler layers cannot? Its weights are **data-dependent**: in
 # $o_i = \sum_j \alpha_{ij}(X)\, v_j$, another sentence gets other weights from the same three matrices. A layer with
-# **fixed weights** learns its weights once and then uses the same ones for every input: for example, a linear layer
-# along the sentence, $o_i = \sum_j m_{ij} x_j$, or a convolution, which learns a matrix for each offset $j - i$.
+# **fixed weights** learns its weights once and uses the same ones for every input. Examples are a linear layer along
+# the sentence, $o_i = \sum_j m_{ij} x_j$, and a convolution, which learns a matrix for each offset $j - i$.
 #
 # Here is a task that needs data-dependent weights. A diary of a week's dinners is written on seven cards, one for each
 # day, and the cards have been dropped. For each card, the task is to say what was eaten on the *next* day (Monday
@@ -546,12 +545,12 @@ assert round(best, 2) == 0.32
 # $$\sum_j m_{ij}\,(\text{day}_j + \text{meal}_j)\,W_V
 # = \sum_j m_{ij}\,\text{day}_j W_V + \sum_j m_{ij}\,\text{meal}_j W_V$$
 #
-# So what a meal adds to the prediction does not depend on the day of its card, and all that the layer can do is count
-# the meals of the other six cards. The most frequent meal is on nearly two of them on average, and naming it is right
-# on 32%, as often as the layer.
+# So what a meal adds to the prediction does not depend on the day of its card. All that the layer can do is count the
+# meals of the other six cards. On average, the most frequent meal is on nearly two of them. Naming it is right on 32%
+# of the cards, about as often as the layer is.
 #
-# With the cards in order, the same layer solves the task: it fails where the place to look changes from week to week.
-# Self-attention makes almost no mistakes. Here are the weights of both layers (seed 0) in two weeks:
+# With the cards in order, the same layer solves the task. So it fails because the right card lies in another place
+# every week. Self-attention makes almost no mistakes. Here are the weights of both layers (seed 0) in two weeks:
 
 # %%
 days, meals, _ = shuffled_weeks(2, torch.Generator().manual_seed(1))      # (2, 7)  two weeks
@@ -591,11 +590,11 @@ for week in (0, 1):
 #
 # **Now you:** [a04](@self_attention/assignment), exercises 2, 3 and 4.
 #
-# ## Separate queries and keys: one projection loses a day
+# ## Separate queries and keys: can one projection serve both?
 #
 # Why do we need both $W_Q$ and $W_K$? Suppose we set $W_K = W_Q$ (**one projection**): a card then asks and is found
-# with the same vector. We train this layer for 1,600 steps instead of 400, so that nobody can blame too little
-# training. *Guess:* will it fail on every day, on one day, or on none?
+# with the same vector. We train this layer for 1,600 steps instead of 400, so that a failure cannot come from too
+# little training. *Guess:* will it fail on every day, on one day, or on none?
 
 # %% [raw] slide
 # ## Save a matrix: one projection, W_K = W_Q
@@ -695,20 +694,19 @@ for _, vectors in runs.values():
 # %% [markdown]
 # **Each vector must be longer than the one before, so the week cannot close into a circle.** To see why, divide
 # $u_i \cdot u_{i+1} > u_i \cdot u_i$ by $\lVert u_i \rVert$. The left side becomes the length of the shadow of
-# $u_{i+1}$ on the line of $u_i$ (Monday's on Sunday's line: 13.0), and the right side the length of $u_i$ (Sunday:
-# 8.5). As a shadow is never longer than its vector, $u_{i+1}$ must be longer than $u_i$.
+# $u_{i+1}$ on the line of $u_i$ (Monday's on Sunday's line: about 13). The right side becomes the length of $u_i$
+# (Sunday's: about 8.5). A shadow is never longer than its vector, so $u_{i+1}$ must be longer than $u_i$.
 #
-# The vectors of all five seeds do grow. But after one round, a vector would have to be longer than itself, and the lost
-# day pays for this. Its vector is the longest, so that the day before can find it, and therefore it scores highest with
-# itself.
+# The vectors of all five seeds do grow. But after one round, a vector would have to be longer than itself. The lost day
+# pays for this: its vector is the longest, so it scores highest with itself.
 #
 # In matrices, the scores are $X\,(W_Q W_K^\top)\,X^\top$, divided by $\sqrt{d_k}$. With two projections, the product in
 # the middle can be any matrix of rank at most $d_k$. With one, it is $W W^\top$, which is always symmetric, and then so
 # are the scores: $e_{ij} = e_{ji}$.
 #
-# **It is the symmetry that loses a day, and not the 1,024 missing parameters.** With the key a *shifted* copy of the
-# query, just as few parameters find every day in each of five seeds (folded below). The assignment's written question asks
-# you for a proof that needs nothing but the symmetry.
+# **It is the symmetry that loses a day, and not the 1,024 missing parameters.** If the key is a *shifted* copy of the
+# query, just as few parameters find every day, in each of five seeds (folded below). The assignment's written question
+# asks you for a proof that needs nothing but the symmetry.
 #
 # <details><summary>Going further: as few parameters, without the symmetry</summary>
 #
@@ -746,7 +744,7 @@ assert sum(p.numel() for p in nn.Linear(32, 32, bias=False).parameters()) == 102
 # <details><summary>Going further: one projection, and fixed weights, in whole models</summary>
 #
 # The diary needs a closed circle, but a language model does not. The Reformer ([@kitaev2020]) uses one projection for
-# queries and keys, with the keys scaled to length one, and its authors report no loss, although a
+# queries and keys, with the keys scaled to length one. Its authors report no loss. A
 # [replication](https://wandb.ai/fastai_community/reformer-fastai/reports/Experiments-Shared-Query-Key-Attention--Vmlldzo0MzI1MTc)
 # with three layers could not confirm that. Both studies compare models that predict the next token, in which a mask
 # hides the future ([lecture @masking](@masking)). Of any two tokens, only the later one asks the other, so no circle
@@ -759,7 +757,7 @@ assert sum(p.numel() for p in nn.Linear(32, 32, bias=False).parameters()) == 102
 # the GLUE benchmark ([@leethorp2022]). In these models the tokens are in their natural order, as in our control.
 # </details>
 #
-# ## Permutation equivariance: self-attention does not see order
+# ## Permutation equivariance: does self-attention see order?
 #
 # The order of the cards meant nothing, but in a sentence, order matters. We swap the two names: *Ben lent Anna her book
 # because he asked*. Now Ben lends and Anna borrows. *Guess:* will *lent* receive another vector? Will *her*?
@@ -774,8 +772,8 @@ for word in ("lent", "her"):                                     # the swap leav
     for when, outputs in (("before", O), ("now", O_swapped)):
         received = zip(hands_over, outputs[words.index(word)].tolist(), strict=True)
         print(f"{word:>4}, {when:>6}:", *(f" {name} {number:.2f}" for name, number in received))
-#| caption: Attention matrices of the same words in two orders, the columns of the names
-#|   framed. Pale blue is a weight of 1/8, white one near 0.
+#| caption: Attention matrices of the same words in two orders. The columns of the names are
+#|   framed, and their weights written (rounded: 0.12 is 1/8).
 
 # %% tags=["hide-input"]
 assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its output along"
@@ -821,8 +819,8 @@ assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its outp
 # **Permutation invariance** is something else: $f(PX) = f(X)$, as for a sum or a mean over all tokens.
 #
 # Self-attention is therefore an operation on *sets*, or strictly on **multisets**, in which an element may occur twice.
-# For a sentence this is a defect, and more layers do not remove it, because a stack of equivariant layers is
-# equivariant. [Lecture @order](@order) shows how to tell a token its position.
+# For a sentence this is a defect. More layers do not remove it, because a stack of equivariant layers is equivariant.
+# [Lecture @order](@order) shows how to tell a token its position.
 #
 # > **Check yourself.** A sentence contains the same word twice: "the river joins a wider river". What can you say of
 # > the two outputs for *river*?
@@ -836,7 +834,7 @@ assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its outp
 # convolutional layers on three counts: the path of a signal from one token to another, the arithmetic, and the steps
 # that must be taken one after the other.
 #
-# ### Path length: one layer between any two tokens
+# ### Path length: from the first token to the last
 #
 # A long path makes a dependency hard to learn, because the gradient fades along it ([lecture
 # @bottleneck](@bottleneck)). How long is the path from the first token to the last?
@@ -855,10 +853,9 @@ figures.path_lengths(n=7, width=2)
 
 # %% [markdown]
 # **In self-attention, any two tokens are one layer apart, however long the sentence.** In a recurrence, the signal
-# passes through every cell. **Restricted** self-attention, in which a token attends only to itself and to `width`
-# tokens on each side, lies in between: its layers are cheaper, but about $n / \texttt{width}$ of them are needed to
-# cross the sentence. A convolution over the same window needs as many. Whether a short path helps in practice is less
-# clear.
+# passes through every cell. In **restricted** self-attention, a token attends only to itself and to `width` tokens on
+# each side. Its layers are cheaper, but about $n / \texttt{width}$ of them are needed to cross the sentence. A
+# convolution over the same window needs as many. Whether a short path helps in practice is less clear.
 #
 # <details><summary>Going further: does a short path help?</summary>
 #
@@ -911,6 +908,8 @@ for n in (30, 1500, 50_000):
 # %% tags=["hide-input"]
 assert counter.get_total_flops() // 2 == layer_cost("self-attention", 96, 64).multiply_adds
 assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
+restricted = layer_cost("restricted", n, d, 8).multiply_adds                    # r = 17, n = 50,000
+assert 3 * n * d**2 > restricted / 2, "r < 1.5 d: the projections are the larger part"
 
 # %% [raw] slide
 # ## The quadratic part: 2% in a sentence, 97% in a document
@@ -950,7 +949,7 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # > $3nd^2 + 2n^2d$ at *every* length. An LSTM has four such pairs of matrices and takes $8nd^2$, which is more, as long
 # > as $n < 2.5\,d$.
 #
-# ### Sequential steps: more arithmetic in less time
+# ### Sequential steps: which layer is faster?
 #
 # So self-attention saves no arithmetic against a simple recurrence. It saves waiting: **no position waits for
 # another**. Does this make it faster? We time one call of each layer, forward only, on one thread of a CPU.
@@ -991,7 +990,7 @@ took = seconds(calls)                                            # the median of
 times = {name: [took[name, n] for n in sizes] for name in layers}
 figures.race(sizes, times, arithmetic=[1.5 + n / 64 for n in sizes], marked=(64, 4096))
 #| caption: Processor time of one call against length (d = 64, one thread, logarithmic axes).
-#|   The blue notes say how self-attention compares with the recurrence.
+#|   The notes compare self-attention with the recurrence.
 
 # %% tags=["hide-input"]
 # More arithmetic, less time, until the quadratic part catches up. A busy machine may differ.
@@ -1025,7 +1024,7 @@ if not (ratio[1] < 1 < ratio[-1] and far_below and linear and square):
 # | convolutional | $O(k\,n d^2)$ | $O(1)$ | $O(\log_k n)$ dilated, $O(n/k)$ not |
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
-# The whole sequence is given. A decoder that *generates* must go token by token.
+# Self-attention's rows leave out the projections, $3nd^2$: the larger part below $n = 1.5\,d$. And a decoder that *generates* must go token by token.
 
 # %% [raw] slide
 # ## In short
@@ -1043,8 +1042,8 @@ if not (ratio[1] < 1 < ratio[-1] and far_below and linear and square):
 
 # %% [markdown]
 # **At 64 tokens, self-attention does two and a half times the arithmetic in less time.** In long sentences, the
-# quadratic part eats up its lead: at the right end of the figure, twice the tokens take the recurrence about twice as
-# long, and self-attention about four times as long. At 4,096 tokens, the recurrence is the faster layer on our machine.
+# quadratic part eats up its lead. At the right end of the figure, twice the tokens take the recurrence about twice as
+# long, but self-attention about four times as long. At 4,096 tokens, the recurrence is the faster layer on our machine.
 # But even there, self-attention takes nowhere near 66 times as long.
 #
 # Why? Self-attention does its arithmetic in a few large products, which are fast on a processor. Half of the
@@ -1073,13 +1072,18 @@ if many > 12 * one:
 # | convolutional | $O(k\,n d^2)$ | $O(1)$ | $O(\log_k n)$ dilated, $O(n/k)$ not |
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
+# **The rows of self-attention leave out the projections,** $3nd^2$. They count only $QK^\top$ and $AV$, the products in
+# which tokens meet. As $n$ grows, little is lost by this in full self-attention, because $n^2d$ outgrows $nd^2$. But
+# below $n = 1.5\,d$, what is left out is the larger part. In restricted self-attention, it is the larger part at every
+# $n$ if $r < 1.5\,d$. So the table alone does not tell which layer takes less arithmetic.
+#
 # The table is about layers whose inputs are all given. A decoder that *generates* must still go token by token, because
 # it reads what it has just written.
 #
-# <details><summary>Going further: what the table leaves out, and what "dilated" means</summary>
+# <details><summary>Going further: what "dilated" means</summary>
 #
-# The rows of self-attention leave out the projections, $3nd^2$. In a **dilated** convolution, the positions of a window
-# have gaps between them, which widen from layer to layer. The entry without them, $O(n/k)$, is from the paper's text.
+# In a **dilated** convolution, the positions of a window have gaps between them, which widen from layer to layer. The
+# entry without them, $O(n/k)$, is from the paper's text.
 # </details>
 #
 # > **Check yourself.** (1) With d = 4096, up to about which n do the projections take more arithmetic than QKᵀ and AV?

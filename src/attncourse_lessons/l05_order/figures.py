@@ -639,7 +639,7 @@ def attention_past_training(
     start}: eight queries and keys from `start` on stand larger in the lower left corner, with the main diagonal.
     Raises ValueError for a table that is not square, and for what are no weights.
     """
-    drawn, _ = figure(2.5 * len(weights) + 0.6, 2.9, columns=len(weights))
+    drawn, _ = figure(2.5 * len(weights) + 1.1, 2.9, columns=len(weights))
     said, panels = [], list(drawn.axes)
     for ax, (name, matrix) in zip(panels, weights.items(), strict=True):
         check_shape(f"weights, {name}", matrix, "n n", n=len(matrix))
@@ -666,18 +666,21 @@ def attention_past_training(
             ax.add_patch(Rectangle(corner, 8, 8, fill=False, edgecolor=INK, linewidth=0.8))
         ax.set_title(name)
         ax.set_xlabel("key")
-        ax.set_xticks([0, trained])
-        ax.set_yticks([0, trained])
+        ax.set_xticks([0, trained, len(matrix) - 1])
+        ax.set_yticks([0, trained, len(matrix) - 1])
         ax.tick_params(labelsize=9)
         top = values.max(axis=1)
         said.append(
             f"{name}: largest weight of a query {top[:trained].mean():.2f} inside, {top[trained:].mean():.2f} beyond"
         )
     panels[0].set_ylabel("query")
-    drawn.colorbar(shade, ax=panels, shrink=0.75, ticks=[0, 0.5, 1]).set_label("attention weight", fontsize=10)
+    key = drawn.colorbar(shade, ax=panels, shrink=0.75, ticks=[0, 0.25, 0.5, 0.75, 1])
+    key.ax.set_yticklabels(["0 (white)", "0.25", "0.5", "0.75", "1 (dark)"], fontsize=9)
+    key.set_label("attention weight", fontsize=10)
     show(
         drawn,
-        f"Attention weights inside the trained length of {trained} positions and beyond. {'; '.join(said)}.",
+        f"Attention weights inside the trained length of {trained} positions and beyond, from white, 0, to dark, 1. "
+        f"{'; '.join(said)}.",
     )
 
 

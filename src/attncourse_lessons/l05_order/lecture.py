@@ -18,7 +18,7 @@
 # * say what attention does not know without **positions**, and what a causal mask changes;
 # * write **sinusoidal positional encodings** and **rotary embeddings (RoPE)** from memory;
 # * tell **absolute**, **rotary** and **relative** schemes apart by the place where the position enters;
-# * explain why RoPE failed far beyond the trained length in our task, and what **context extension** does about it;
+# * explain what happens to RoPE far beyond the trained length, and what **context extension** does about it;
 # * say what multiplying embeddings by $\sqrt{d_\text{model}}$ changes;
 # * read RoPE's numbers in a model's config (`rope_theta`, `rope_scaling`; in newer ones `rope_parameters`).
 #
@@ -104,8 +104,10 @@ assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs
 # %% [markdown]
 # **Without a mask, both teams come out as the same vector**, winner and loser alike, because they have the same query
 # and see the same five keys and values. Under the causal mask they differ, because our team sees two tokens and their
-# team still sees five. So a causal mask tells a model something about order, but how much? The next cell shuffles the
-# four tokens before the last one. *Guess:* does the output of the last *team* change?
+# team still sees five.
+#
+# So a causal mask tells a model something about order, but how much? The next cell shuffles the four tokens before the
+# last one. *Guess:* does the output of the last *team* change?
 
 # %%
 shuffled = [2, 3, 0, 1, 4]                                       # beat their our team … team
@@ -236,10 +238,14 @@ assert torch.allclose(at_0, at_100, atol=1e-4), "LayerNorm removes an integer po
 # </details>
 #
 # The **second attempt** is binary digits, one in each column. They stay small, and every position has its own. From
-# column to column the digits flip more slowly, with a **period** of 2, 4, 8 and 16 positions (left panel). The middle
-# panel makes them smooth: each *pair* of columns holds the sine and the cosine of one period. The right panel shows how
-# far the vector of each position is from that of the framed one. *Before you move the slider, guess:* which position is
-# furthest from 7 in digits, and does the curve of the waves change its shape when the slider moves?
+# column to column the digits flip more slowly, with a **period** of 2, 4, 8 and 16 positions. In the figure:
+#
+# * left: the digits;
+# * middle: the same, made smooth: each *pair* of columns holds the sine and the cosine of one period;
+# * right: how far the vector of each position is from that of the framed one.
+#
+# *Before you move the slider, guess:* which position is furthest from 7 in digits, and does the curve of the waves
+# change its shape when the slider moves?
 
 # %% [raw] slide
 # ## Second attempt: binary digits, or waves
@@ -264,9 +270,11 @@ viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 
 # %% [markdown] teaches="sinusoidal positions, and shifts as a linear map"
 # **Digits jump, and waves do not.** In digits, the furthest position from 7 is its neighbour 8, because all four digits
-# flip: 1110 becomes 0001 (lowest digit first). With waves, the curve keeps its shape and only moves along, so the
-# distance between two vectors depends only on the distance between the positions. Further away is not always further
-# apart: the curve dips at four places and again beyond six. With more waves such dips shrink, but do not vanish.
+# flip: 1110 becomes 0001 (lowest digit first).
+#
+# With waves, the curve keeps its shape and only moves along. So the distance between two vectors depends only on the
+# distance between the positions. Further away is not always further apart: the curve dips at four places and again
+# beyond six. With more waves such dips shrink, but do not vanish.
 #
 # ## Sinusoidal positional encoding: a pair of columns for each frequency
 #
@@ -281,6 +289,8 @@ viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 # A sine and a cosine of one angle are a point on a circle. In pair 0 this point moves on by one radian per position, so
 # it is back after a period of $2\pi \approx 6.3$ tokens. Every pair is slower than the one before by the same factor.
 # With $d = 64$ the slowest of the 32 pairs has a period of $2\pi \cdot 10000^{62/64} \approx 47{,}000$ tokens.
+#
+# The next cell draws 64 positions. *Guess:* what do the columns on the right look like?
 
 # %%
 def one_position(p, d_model):
@@ -409,9 +419,10 @@ print(f"{right} of 998 queries give the key two places back the highest score")
 # \mathrm{PE}(m) B x_n^\top + \mathrm{PE}(m) B\, \mathrm{PE}(n)^\top$$
 #
 # The answer is no. The two terms in the middle contain one position each, so they can change when both tokens move
-# together. The last term is not safe either, as you will show in the assignment. Su et al. ([-@su2021]) look for a
-# function $f$ that puts a position *into* a vector, so that the score depends on the positions only through their
-# distance:
+# together. The last term is not safe either, as you will show in the assignment.
+#
+# Su et al. ([-@su2021]) look for a function $f$ that puts a position *into* a vector, so that the score depends on the
+# positions only through their distance:
 #
 # $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$ (eq:relative)
 #
@@ -461,8 +472,45 @@ viz.explore(
 #
 # $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$ (eq:rope)
 #
-# This is **RoPE**, the rotary position embedding. The figure draws the four pairs of a head of eight columns as dials;
-# at position 0 each pair points to the right.
+# This is **RoPE**, the rotary position embedding.
+#
+# **One pair by hand.** Let $\theta = 0.1$. A query's pair is $(2, 1)$ and a key's is $(1, 3)$. At position $m = 5$ the
+# query is rotated by 0.5 radians, with $\cos 0.5 \approx 0.88$ and $\sin 0.5 \approx 0.48$. *Compute first:* what
+# becomes of $(2, 1)$? *Guess:* which two of the cell's three products are equal?
+
+# %%
+def rotate_pair(a, b, angle):
+    cos, sin = math.cos(angle), math.sin(angle)
+    return a * cos - b * sin, a * sin + b * cos
+
+
+theta = 0.1                                                      # radians per position
+for m, n in ((5, 2), (15, 12), (6, 2)):
+    a, b = rotate_pair(2, 1, m * theta)                          # the query's pair
+    c, d = rotate_pair(1, 3, n * theta)                          # the key's pair
+    print(f"positions {m:>2} and {n:>2}, angles {m * theta:.1f} and {n * theta:.1f}: "
+          f"({a:5.2f}, {b:.2f}) · ({c:5.2f}, {d:.2f}) = {a * c + b * d:.2f}")
+
+# %% tags=["hide-input"]
+for m, n, product in ((5, 2, 6.25), (15, 12, 6.25), (6, 2, 6.55)):
+    (a, b), (c, d) = rotate_pair(2, 1, m * theta), rotate_pair(1, 3, n * theta)
+    assert round(a * c + b * d, 2) == product
+assert [round(number, 2) for number in rotate_pair(2, 1, 5 * theta)] == [1.28, 1.84]
+
+# %% [raw] slide
+# ## One pair by hand
+# A query's pair $(2, 1)$ and a key's pair $(1, 3)$, with $\theta = 0.1$:
+#
+# {print}
+
+# %% [markdown]
+# **The first two, at distance 3.** At position 5 the query's pair is
+#
+# $$(2\cdot0.88-1\cdot0.48,\ \ 2\cdot0.48+1\cdot0.88) = (1.28,\ 1.84).$$
+#
+# Ten places further on, both pairs look different, but their product is 6.25 again. At distance 4 it is 6.55.
+#
+# The figure draws the four pairs of a head of eight columns as dials; at position 0 each pair points to the right.
 
 # %% [raw] slide
 # ## RoPE: a dial for each pair of columns
@@ -484,8 +532,10 @@ figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 # %% [markdown]
 # **Fast pairs tell neighbours apart, and slow pairs tell near from far.** Pair 0 moves far with each token, but after 6
 # tokens it is nearly back at its start, so it alone would take position 6 for position 0. Pairs 2 and 3 hardly move
-# between neighbours, yet they have not come full circle even at position 300. The next cell rotates whole vectors of 64
-# columns. *Guess:* which of the four scores are equal?
+# between neighbours, yet they have not come full circle even at position 300.
+#
+# The next cell rotates whole vectors of 64 columns. *Guess:* does the sum over their 32 pairs depend on the distance
+# alone?
 
 # %%
 def turn(x, m):
@@ -523,8 +573,9 @@ assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 # because the transpose of a rotation is the rotation by the opposite angle.
 #
 # **RoPE rotates queries and keys after their projections, in every layer, and leaves the values alone.** In a dot
-# product two rotations leave only the distance, but in the average of the values nothing would undo a rotation. RoPE
-# has no parameters. It is *absolute* in what it does, because each vector is rotated by its own position, and
+# product two rotations leave only the distance, but in the average of the values nothing would undo a rotation.
+#
+# RoPE has no parameters. It is *absolute* in what it does, because each vector is rotated by its own position. It is
 # *relative* in its effect, because the score knows the positions through $m - n$ alone.
 #
 # <details><summary>Two details: complex numbers, and positions in bfloat16</summary>
@@ -542,8 +593,8 @@ assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 #
 # Which columns form a pair? [@fig:rope] shows two conventions above the dials. The paper takes neighbours, $x_{2i}$ and
 # $x_{2i+1}$ (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$
-# (**half**). What happens if a model that was trained with one layout is run with the other? The folded code compares
-# the scores.
+# (**half**). A model was trained with one layout and is run with the other. *Guess:* does it crash? The folded code
+# compares the scores.
 
 # %% tags=["hide-input"]
 def scores_of(q, k, style):
@@ -581,7 +632,7 @@ print(f"half, columns rearranged: off by {(rearranged - by_neighbours).abs().max
 # The **base** of the frequencies need not be 10,000; in a model's config it is called `rope_theta`. What does a larger
 # base change? Let query and key be the same vector of ones. After the rotation their score depends on the distance
 # alone: it is $2 \sum_i \cos \bigl((m-n)\theta_i\bigr)$. The figure draws it for two bases, divided by its value at
-# distance 0.
+# distance 0. *Guess:* with which base does it fall faster?
 
 # %% [raw] slide
 # ## Two layouts, and the base
@@ -615,6 +666,10 @@ figures.score_decay(decay, apart)
 # section 3.4.3]) show such a **long-term decay** for an upper bound of the score. The score of a trained query and key
 # need not decay.
 #
+# <details><summary>What do trained models use the pairs for?</summary>In Gemma 7B, heads that look at a position, such
+# as the previous token, use the fastest pairs; the slowest, the authors suspect, carry meaning ([@barbero2025]).
+# </details>
+#
 # > **Check yourself.** A model with RoPE writes token by token and keeps the past keys in a cache. Must it rotate the
 # > cached keys again for every new token?
 # > <details><summary>Answer</summary>No. A key is rotated once, by its own position. The distance arises in the dot
@@ -625,8 +680,8 @@ figures.score_decay(decay, apart)
 # ## Learned positional embeddings: a table
 #
 # *Step 3: learn.* Sinusoids and RoPE are fixed formulas. The alternative is a **learned positional embedding**, a table
-# with a row for each position, random at first and trained like the rest. What does a table with 32 rows do with a 33rd
-# token?
+# with a row for each position, random at first and trained like the rest. *Guess:* what does a table with 32 rows do
+# with a 33rd token?
 
 # %%
 learned = LearnedPositions(max_length=32, d_model=64)
@@ -694,11 +749,12 @@ for d in (64, 512):
 
 # %% [markdown]
 # **Without the factor the position is longer than the word; with it the word is longer.** At width 512 a fresh
-# embedding has length 1 beside a sinusoidal vector of length $\sqrt{d/2} = 16$; scaled, it has length 22.6. The paper
-# gives no reason for the factor. The usual one, which we do not test, is that without it a sinusoid drowns the word
-# when training begins.
+# embedding has length 1 beside a sinusoidal vector of length $\sqrt{d/2} = 16$; scaled, it has length 22.6.
 #
-# <details><summary><b>Going further</b>: what the factor did in the task of step 4</summary>
+# <details><summary><b>Going further</b>: why the factor, and what it did in the task of step 4</summary>
+#
+# The paper gives no reason for the factor. The usual one, which we do not test, is that without it a sinusoid drowns
+# the word when training begins.
 #
 # It slowed down the schemes whose position vectors are short. After 500 steps, binary digits got 62 to 73% of the
 # letters right with the factor and 94% without it; a learned table got 65 to 74% instead of 100%. When the positions
@@ -711,9 +767,10 @@ for d in (64, 512):
 #
 # A learned table says where a token is. But a model often needs "the token before *cat*", and rarely "token 417".
 # **Relative positions** give the model the distance itself. In Shaw et al. ([-@shaw2018]) every distance $j - i$ from
-# a query to a key has two learned vectors, one added to the key and one to the value. From here on $i$ is the query's
-# position and $j$ the key's, as in these papers. Mind the sign: a key two places back, which had $m - n = 2$ in RoPE,
-# now has $j - i = -2$.
+# a query to a key has two learned vectors, one added to the key and one to the value.
+#
+# From here on $i$ is the query's position and $j$ the key's, as in these papers. Mind the sign: a key two places back,
+# which had $m - n = 2$ in RoPE, now has $j - i = -2$.
 #
 # $$
 # e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
@@ -805,7 +862,7 @@ assert torch.allclose(o, (A @ v + shaw.output(A))[i], atol=1e-5), "the package a
 #   j \rvert$, with a fixed slope for each head.
 #
 # The left panel of the next figure shows what one head with T5's buckets learned in a task: find the token two places
-# back. Look for its largest number.
+# back. *Guess:* at which distance is its largest number? Can ALiBi's numbers have such a peak?
 
 # %% tags=["hide-input"]
 kept = measured("positions")                                     # runs that were recorded
@@ -833,15 +890,15 @@ assert len(set(buckets)) < len(distances) and max(trained[0][0]) == trained[0][0
 # near tokens to far ones:** with a large slope a head sees its neighbours, and with a small slope nearly the whole
 # text.
 #
-# You now know all schemes: a position is *added* to the input, *rotates* query and key, or enters as the *distance*
-# between them. This is a good place for a break.
+# You now know all schemes. This is a good place for a break.
 #
 # ## Length extrapolation: one task for all schemes
 #
 # *Step 4: test.* Which scheme is best? Inside the trained length most of them do well, but they differ in **length
-# extrapolation**, that is, in reading longer texts than in training. To compare them we take a tiny task that needs
-# order and nothing else: the model reads random letters and says at each place which letter was *two places back*. It
-# is trained on texts of 8 to 32 letters.
+# extrapolation**, that is, in reading longer texts than in training.
+#
+# To compare them we take a tiny task that needs order and nothing else. The model reads random letters and says at each
+# place which letter was *two places back*. It is trained on texts of 8 to 32 letters.
 #
 # > **Three questions.**
 # > 1. Which schemes still work at *four* times the trained length ([@fig:length-generalisation])?
@@ -953,8 +1010,8 @@ for places in by_seed("binary", "at"):                           # {length: a sh
 # > **Answer 1.** At four times the trained length, schemes that know the *distance* still worked (T5's biases only
 # > after longer training). Vectors for absolute positions did not.
 #
-# Shaw's vectors and RoPE made almost no mistakes. Beyond position 32 the learned table refuses. Sinusoids and digits
-# were at best a little better than no positions, even after 2,000 steps.
+# Shaw's vectors and RoPE made almost no mistakes. Sinusoids and digits were at best a little better than no positions,
+# even after 2,000 steps.
 #
 # <details><summary>Two lower results inside the trained length</summary>
 #
@@ -965,12 +1022,12 @@ for places in by_seed("binary", "at"):                           # {length: a sh
 # </details>
 #
 # Vaswani et al. chose sinusoids over a learned table because sinusoids *might* let a model read longer texts than in
-# training. In our task they did not. A head that looks two places back exists, at least for positions alone, but
-# training did *not* find it.
+# training. In our task they did not. A head that looks two places back exists for positions alone, but training did
+# *not* find it.
 #
 # Where do the models look beyond the trained length? In the next figure the three models trained above read a text of
-# 64 letters. A perfect model has a single thin diagonal, two places below the main one. See whether it goes on beyond
-# the orange lines.
+# 64 letters. A perfect model has a single thin diagonal, two places below the main one. *Guess:* for which of the three
+# does it go on beyond the orange lines?
 
 # %% tags=["hide-input"]
 def longer(name, scheme, n):
@@ -1025,26 +1082,22 @@ assert all(beyond[name] > 0.9 * inside[name] for name in ("relative (Shaw)", "Ro
 #
 # To tell the two apart, we let the trained models read the same texts in four ways:
 #
-# | what a letter sees | keys | new distances? |
+# | | trained distances | new distances |
 # |---|---|---|
-# | 1 **window**: 16 neighbours on either side | 33 | no |
-# | 2 **clipped**: all keys; those more than 16 away are rotated as if at exactly 16, on their side | 1,024 | no |
-# | 3 **far keys**: 8 neighbours on either side, and 16 keys from 32 or more places away | 33 | yes |
-# | 4 **unchanged**: all keys | 1,024 | yes |
+# | **33 keys** | *window*: 16 neighbours on either side | *far keys*: 8 neighbours on either side, and 16 keys from 32 or more places away |
+# | **1,024 keys** | *clipped*: all keys; those more than 16 away are rotated as if at exactly 16, on their side | *unchanged*: all keys |
 #
-# If (a) alone does the harm, rows 2 and 4 fail; if (b) alone does it, rows 3 and 4 fail; if it takes both, only row 4
-# does. *Guess:* do any of rows 1 to 3 fail like row 4?
+# If (a) alone does the harm, the lower row fails. If (b) alone does it, the right column fails. If it takes both, only
+# *unchanged* fails. *Guess:* does any of the other three fail?
 
 # %% [raw] slide
 # ## RoPE at 32 times the trained length
 # > **Guess first.** Two suspects. (a) **Many keys**: a thousand small weights add up. (b) **New distances**: never seen in training.
 #
-# | a letter sees | keys | new distances? |
+# | | trained distances | new distances |
 # |---|---|---|
-# | a window of 16 on either side | 33 | no |
-# | all, clipped to a distance of 16 | 1,024 | no |
-# | 17 near ones and 16 far ones | 33 | yes |
-# | all, unchanged | 1,024 | yes |
+# | **33 keys** | a window of 16 on either side | 17 near ones and 16 far ones |
+# | **1,024 keys** | all, clipped to a distance of 16 | all, unchanged |
 
 # %% tags=["hide-input"]
 def at_1024(what):
@@ -1054,13 +1107,11 @@ def at_1024(what):
 far = changed("RoPE far keys", "far")                            # {number of far keys: share}
 by_keys = {}
 for some in far[0]:                                              # 16, 64, 256 far, 17 near
-    rows = " (rows 1, 3)" if some == "16" else ""
-    by_keys[f"{17 + int(some)} keys{rows}"] = {"trained distances": [],
-                                               "new distances": [run[some] for run in far]}
-by_keys["33 keys (rows 1, 3)"]["trained distances"] = at_1024("window")
+    by_keys[f"{17 + int(some)} keys"] = {"trained distances": [],
+                                         "new distances": [run[some] for run in far]}
+by_keys["33 keys"]["trained distances"] = at_1024("window")
 clipped = [run["1024"] for run in changed("RoPE clipped", "by_length")]
-by_keys["1,024 keys (rows 2, 4)"] = {"trained distances": clipped,
-                                     "new distances": at_1024("by_length")}
+by_keys["1,024 keys"] = {"trained distances": clipped, "new distances": at_1024("by_length")}
 figures.scale_points(by_keys, "accuracy in texts of 1,024 letters", joined=["new distances"])
 #| caption: RoPE in texts of 1,024 letters: how many keys a letter sees, and whether their
 #|   distances occurred in training. Points: seeds 0, 1 and 2, left to right.
@@ -1071,14 +1122,16 @@ figures.scale_points(by_keys, "accuracy in texts of 1,024 letters", joined=["new
 # {figure}
 
 # %% [markdown]
-# **It takes both.** Only row 4 failed. A thousand keys, nearly all rotated as if at ±16, did no harm (row 2), and
-# sixteen keys at new distances did almost none (row 3). With more far keys, in the two groups in the middle, the
-# accuracy falls step by step. Our reading is that a key at a new distance *sometimes* scores as high as the right one,
-# like the key in the ring of [@fig:past-training]. The more such keys there are, the likelier this is.
+# **It takes both.** Only *unchanged* failed. A thousand keys, nearly all rotated as if at ±16, did no harm (*clipped*),
+# and sixteen keys at new distances did almost none (*far keys*). With more far keys, in the two groups in the middle,
+# the accuracy falls step by step.
+#
+# Our reading is that a key at a new distance *sometimes* scores as high as the right one, like the key in the ring of
+# [@fig:past-training]. With more such keys this is likelier.
 #
 # *Which* new distances do the harm? We tested each distance $D$ on its own: in a text of 1,024 letters, every key more
 # than 16 places away was rotated as if at $+D$ on the right, or at $-D$ on the left. If a distance does harm just
-# because it is new, all blue dots in the left panel must fall.
+# because it is new, all blue dots in the left panel must fall. *Guess:* do they?
 
 # %% tags=["hide-input"]
 alike = changed("RoPE one distance", "alike")                    # {distance: share}
@@ -1118,19 +1171,49 @@ assert sum(three[far] < 0.5 for far in harm) == 41
 # **They do not. About one new distance in six brought the accuracy below 90%**, and these lie all over the range. The
 # trained distances, in orange, did no harm.
 #
-# What do the harmful distances have in common? Take 42, the distance of the ring in [@fig:past-training]. From −2 to 42
-# it is 44 places, and 44 radians are almost exactly seven full circles (43.98). So pair 0 of such a key points as it
-# does at the right key, and pair 1 is only 22 degrees off. At $D = 42$ the accuracy fell to 32%, while 41 and 43 did no
-# harm.
+# What do the harmful distances have in common? Take 42, the distance of the ring in [@fig:past-training]. At $D = 42$
+# the accuracy fell to 32%, while 41 and 43 did no harm. From −2 to 42 it is 44 places, and 44 radians are almost
+# exactly seven full circles (43.98). So pair 0 of such a key points as it does at the right key, and pair 1 is only 22
+# degrees off.
 #
 # The right panel measures this likeness as a **match**, the mean cosine of the angles by which the two fastest pairs of
 # a far key differ from those of the right key. The same angles give 1, and $D = 42$ gives 0.96. No distance with a
 # match below 0.5 brought the accuracy below 90%, and most of those above 0.8 did.
 #
-# A third experiment, folded here, shows that the fast pairs do most of the harm, and that the new angles of the slow
-# pairs make it worse.
+# A third experiment tests this. Keys more than 16 places away are rotated as in *clipped*, but only in some of a head's
+# 16 pairs. *Guess:* which saves more answers, clipping the five fastest pairs or the eleven others?
+
+# %%
+parts = [run["5"] for run in changed("RoPE mixed pairs", "in part")]     # 5 fast pairs of 16
+by_part = {
+    "none": at_1024("by_length"),
+    "11 slow": [run["slow clipped"] for run in parts],
+    "5 fast": [run["fast clipped"] for run in parts],
+    "all 16": clipped,
+}
+for name, right in by_part.items():                              # seeds 0, 1 and 2
+    print(f"pairs clipped: {name:<8}", *(f"{share:5.0%}" for share in right))
+
+# %% tags=["hide-input"]
+assert min(by_part["5 fast"] + by_part["all 16"]) > 0.995
+assert max(by_part["11 slow"]) < 0.85
+gains = torch.tensor(by_part["11 slow"]) - torch.tensor(by_part["none"])         # (3,)
+assert gains.min() > 0.05
+
+# %% [raw] slide
+# ## Clip some of the pairs
+# Accuracy in texts of 1,024 letters, seeds 0, 1 and 2:
 #
-# <details><summary><b>Going further</b>: which pairs, and a trained distance that matches</summary>
+# {print}
+#
+# The fast pairs do most of the harm.
+
+# %% [markdown]
+# **The fast ones.** With these five clipped, all answers were right, although the other pairs still met new angles.
+# With the eleven clipped, each model gained, but none got more than 82% right. So the fast pairs do most of the harm,
+# and new angles of the slow pairs make it worse.
+#
+# <details><summary><b>Going further</b>: the match, and a trained distance that matches</summary>
 #
 # The test is harsh, because it puts nearly a thousand keys at $\pm D$, where a text has two at most. The match of $D$
 # is the larger of two, for a key at $D$ and for one at $-D$.
@@ -1139,27 +1222,22 @@ assert sum(three[far] < 0.5 for far in harm) == 41
 # fastest pair alone, 405 new distances match by more than 0.8, and only 123 of them brought the accuracy below 90%. By
 # the three fastest, 41 of the harmful distances match by less than 0.5.
 #
-# *Which pairs* do the harm, the fast ones alone, or the slow ones as well? We clipped keys as in row 2, but only some
-# of their pairs. *Fast* here are the five fastest of a head's 16 pairs. They met nearly every angle in training, where
-# distances ran from −31 to 31. With these five clipped, the other pairs still met new angles, and yet all answers were
-# right. With the other eleven clipped, 70 to 82% of the answers were right, instead of 40 to 69%.
-#
-# Hardly any angle of a *single* fast pair is new. What is new, we think, is the combination: the fast pairs look like
-# −2 all at once, while the slow pairs, which could show that the key is far away, are at angles that the model has
+# *What is new for fast pairs?* The five fastest met nearly every angle in training, where distances ran from −31 to
+# 31. So hardly any angle of a *single* fast pair is new. What is new, we think, is the combination: the fast pairs look
+# like −2 all at once, while the slow pairs, which could show that the key is far away, are at angles that the model has
 # never seen. A key 14 places to the left matches by 0.87 as well, but the model met this distance in training and could
 # learn to tell the two apart.
 #
 # </details>
 #
 # > **Answer 2.** In our task RoPE failed at thirty-two times the trained length because of *many keys at new
-# > distances*. About one new distance in six did harm when nearly all keys were there, and at these the two fastest
-# > pairs of a key tend to look like those of the right key. The longer a text is, the more keys it has at such
-# > distances.
+# > distances*. About one new distance in six does harm if many keys are there. At these, the fast pairs of a key tend to
+# > look like those of the right key. The longer a text is, the more such keys it has.
 #
 # ### Shaw and T5 in long texts
 #
-# *Question 3.* Shaw's vectors and T5's biases have no angles, and nothing about a far key is new to them. Are they safe
-# in long texts? The figure shows them as they are, and with a window of 16 neighbours on either side.
+# *Question 3.* Shaw's vectors and T5's biases have no angles, and nothing about a far key is new to them. *Guess:* are
+# they safe in long texts? The figure shows them as they are, and with a window of 16 neighbours on either side.
 
 # %% tags=["hide-input"]
 def at_lengths(runs):
@@ -1185,9 +1263,10 @@ assert (heads.argmax(dim=-1) == 31 - BACK).all()
 
 # %% [markdown]
 # **No. Both lost accuracy in long texts. A window mended Shaw's vectors and saved most of T5's accuracy**, so mainly
-# the *number* of the keys did the harm. In T5 the bias of −2 led those of far keys by about 1.5. If the biases alone
-# decide, the right key then has $e^{1.5} \approx 4.5$ times the weight of one far key. Among a thousand keys that is
-# less than 1%.
+# the *number* of the keys did the harm.
+#
+# In T5 the bias of −2 led those of far keys by about 1.5. If the biases alone decide, the right key then has $e^{1.5}
+# \approx 4.5$ times the weight of one far key. Among a thousand keys that is less than 1%.
 #
 # <details><summary>After longer training, and a remedy</summary>
 #
@@ -1212,13 +1291,14 @@ assert (heads.argmax(dim=-1) == 31 - BACK).all()
 #
 # *Step 5: use.* Can a model with RoPE learn to read longer texts? Suppose that it was trained on 4,096 tokens and is to
 # read $s = 8$ times as many. Its slow pairs did not come full circle in training, so in a longer text they meet new
-# angles. **Context extension** slows pairs down to avoid this, mostly with a little further training. It does nothing
-# about fast pairs that look like those of the right key, and in our task these did more harm. Three methods:
+# angles.
+#
+# **Context extension** slows pairs down to avoid this, mostly with a little further training. It does nothing about
+# fast pairs that look like those of the right key, and in our task these did more harm. Three methods:
 #
 # * **Position interpolation** ([@chen2023]) divides all positions by $s$: pair $i$ is rotated by $m\theta_i / s$.
-# * **Raising the base** slows every pair except pair 0, and the slowest pairs most. **NTK-aware scaling**
-#   ([@peng2024yarn, section 3.1]) multiplies the base by $s^{d_k/(d_k-2)}$, which slows the last pair exactly $s$
-#   times.
+# * **Raising the base** slows the slowest pairs most. **NTK-aware scaling** ([@peng2024yarn, section 3.1]) multiplies
+#   the base by $s^{d_k/(d_k-2)}$, which slows the last pair exactly $s$ times.
 # * **YaRN** ([@peng2024yarn]) leaves the *fastest* pairs alone (32 full circles in training or more), interpolates
 #   the *slow* ones (one or less), and mixes the two for the pairs in between. It also multiplies all scores by $(1 +
 #   0.1 \ln s)^2$, here 1.46, which makes the softmax sharper.
@@ -1254,8 +1334,9 @@ assert math.isclose(furthest["NTK-aware"][-1], 1, rel_tol=1e-4) and (circles >= 
 #
 # We tried this on our own three RoPE models, **without further training**, with $s = 4$ for texts of 128 letters and $s
 # = 32$ for 1,024. From YaRN we kept the treatment of the pairs, not the sharper softmax, and call it *by parts*: the
-# five fastest of 16 pairs stay as they are, and the others are interpolated. *Guess:* which method breaks a model that
-# looks two places back?
+# five fastest of 16 pairs stay as they are, and the others are interpolated.
+#
+# *Guess:* which method breaks a model that looks two places back?
 
 # %% tags=["hide-input"]
 runs = changed("RoPE extended", "at")                            # {length: {method: share}}
@@ -1277,17 +1358,18 @@ figures.scale_points(by_method, "accuracy", chance=1 / LETTERS,
 
 # %% [markdown]
 # **Interpolation broke the model**, which got no further training. With $s = 4$, a key two places back is rotated as if
-# it were half a place back, a distance that the model has never seen. **By parts helped with every seed:** at 1,024
-# letters each of the three models gained at least 9 points. It leaves the fast pairs as they are, so −2 looks nearly as
-# before, but some far distances still look like −2. This is why, we think, it did not reach 100%. NTK-aware scaling
-# helped two of the three models at 1,024 and cost a little at 128.
+# it were half a place back, a distance that the model has never seen.
+#
+# **By parts helped with every seed:** at 1,024 letters each of the three models gained at least 9 points. It leaves the
+# fast pairs as they are, so −2 looks nearly as before, but some far distances still look like −2. This is why, we
+# think, it did not reach 100%.
 #
 # **Now you:** [a05](@order/assignment), exercise 5.
 #
 # <details><summary><b>Going further</b>: layers without positions</summary>
 #
 # Another way is to change the layers. Yang et al. ([-@yang2025rope]) use full attention *without* positions in one
-# layer of four and give the RoPE layers a window, so that no layer meets a new angle: row 1 of our table.
+# layer of four and give the RoPE layers a window, so that no layer meets a new angle, as in our *window*.
 # [SmolLM3](https://huggingface.co/docs/transformers/model_doc/smollm3) only leaves RoPE out in every fourth layer, so
 # its other layers see all keys and still meet new angles.
 #
@@ -1376,12 +1458,13 @@ figures.scale_points(by_method, "accuracy", chance=1 / LETTERS,
 # | relative (Shaw) | $e_{ij} = q_i \cdot (k_j + a^K_{j-i}) / \sqrt{d_k}$ | $a^K$: $(2r + 1, d_k)$ |
 # | relative bias (T5, ALiBi) | $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$ | $b$: a number for each head and distance |
 #
-# Without a mask, attention is permutation equivariant, so the order has to be put in. Absolute schemes add a vector to
-# each embedding, and it matters how long this vector is beside the embedding. RoPE rotates queries and keys by their
-# positions, and relative schemes put the distance into the score, so that both know positions only through their
-# distance. In our task RoPE failed at 32 times the trained length. The main reason, it seems, is that at some *new*
-# distances the fast pairs of a key look like those of the right key, and a long text has many keys there. Context
-# extension slows RoPE's slow pairs down, so that fewer of their angles are new.
+# * Without a mask, attention is permutation equivariant, so the order has to be put in.
+# * Absolute schemes add a vector to each embedding, and it matters how long this vector is beside the embedding.
+# * RoPE rotates queries and keys by their positions, and relative schemes put the distance into the score. Both know
+#   positions only through their distance.
+# * In our task RoPE failed at 32 times the trained length. The main reason, it seems, is that at some *new* distances
+#   the fast pairs of a key look like those of the right key, and a long text has many keys there.
+# * Context extension slows RoPE's slow pairs down, so that fewer of their angles are new.
 #
 # > **Check yourself.**
 # > 1. Which of these schemes can be switched on *without further training* in a model that was trained without it?

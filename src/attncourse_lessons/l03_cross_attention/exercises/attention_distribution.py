@@ -127,16 +127,16 @@ MASKED, ZEROED = ".masked_fill(~mask, -torch.inf)", ".masked_fill(~mask, 0.0)"
 slip("normalises over the targets", VALUES,
      {"dim=-1": "dim=-2", ZEROED: ""},
      {"dim=-1": "dim=-2", ZEROED: "", MASKED: ""}, words="""
-    Your weights sum to one down each source column, as if source tokens shared out their attention. It is each target
-    position that distributes its attention over the source: normalise along the last axis.""")
+    Your weights sum to one down each source column, as if each source token distributed its weight over the targets.
+    It is each target position that distributes its weight over the source: normalise along the last axis.""")
 slip("normalises over the batch", NOT_PADDING, {"dim=-1": "dim=0"}, words="""
     `dim=0` is the batch: your weights sum to one over the sentences, so what one sentence gets depends on which others
     came along. The source positions are the last axis.""")
 slip("masks after the softmax", ("beside padding", *HIGH), {MASKED: ""}, words="""
     The rows no longer sum to one: what was taken from the padding was not given back to the tokens. Mask the scores
-    first, and let softmax share out the whole among what is left.""")
+    first: then softmax distributes a total weight of one over the tokens that are left.""")
 slip("ignores the mask", UNMASKED, {MASKED: "", ZEROED: ""}, words="""
-    Padding got a share. A padded position holds no token, yet its score is as good a number as any, so softmax cannot
+    Padding got weight. A padded position holds no token, yet its score is as good a number as any, so softmax cannot
     know: only the mask can say where a token is.""")
 slip("a score of 0 for padding", FILLED,
      {"-torch.inf": "0.0", ZEROED: ""},
@@ -302,8 +302,8 @@ def out_of_range_and_no_mask(scores, mask):
 
 @misconception("no exponentials", fails=(*NOT_PADDING, "gradient"))
 def no_exponentials(scores, mask):
-    """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can
-    be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
+    """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such weights
+    can be negative or enormous. Softmax gives weights in proportion to the *exponentials*, which are positive."""
     kept = scores * mask
     return kept / kept.sum(dim=-1, keepdim=True)
 
@@ -359,7 +359,7 @@ def true_where_there_is_padding(scores, mask):
 
 
 @exercise.variation(
-    "equal shares of padding",
+    "equal weights for padding",
     asks="In a row with nothing to attend to, all n_source positions get the same weight, 1 / n_source.",
     fails=("nothing but padding",),
     reference=lambda scores, mask: (
@@ -372,17 +372,17 @@ def true_where_there_is_padding(scores, mask):
            "which all scores are equal, and finite? Give it such scores there: then no NaN arises on the way back."),
     without=("−1e9 instead of −∞", "masks after the softmax"),
 )
-def equal_shares_of_padding(scores, mask):
+def equal_weights_for_padding(scores, mask):
     nobody = ~mask.any(dim=-1, keepdim=True)                       # (batch, 1, 1)
     scores = scores.masked_fill(~mask, -torch.inf)
     return scores.masked_fill(nobody, 0.0).softmax(dim=-1)
 
 
-equal_shares_of_padding.slip("NaN for a row of padding", ("nothing but padding",),
+equal_weights_for_padding.slip("NaN for a row of padding", ("nothing but padding",),
     {".masked_fill(nobody, 0.0)": ""}, words="""
     In a row with nothing but padding every exponential is 0, and so is their sum: 0/0. One such row makes the whole
-    loss NaN. Here it is to share out equally.""")
-equal_shares_of_padding.slip("every padded score is 0", ("padding", "beside padding", "large scores", *HIGH),
+    loss NaN. Here it must have equal weights.""")
+equal_weights_for_padding.slip("every padded score is 0", ("padding", "beside padding", "large scores", *HIGH),
     {"nobody, 0.0": "~mask, 0.0"}, words="""
     All padding got a score of 0, which is a weight of exp(0) beside the tokens'. Equal scores are for the rows in which
     there is nothing else.""")

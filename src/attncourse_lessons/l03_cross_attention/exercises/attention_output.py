@@ -24,7 +24,7 @@ exercise = Exercise(
     hints=(
         "One output for each target position, as wide as an encoder state. Which axis has been summed over?",
         "Each output is the sum over i of weight[t, i] · encoder_state[i]: a row of the first input times the second, "
-        "as matrices. Use the weights as they are; nothing is shared out or divided again.",
+        "as matrices. Use the weights as they are; nothing is normalised or divided again.",
         "Every axis stays, also one of length one (no `squeeze`), and both inputs stay connected: an argmax or a "
         "`.detach()` lets no gradient through.",
     ),
@@ -78,7 +78,7 @@ slip("divided once more", ALL, {AVERAGE: f"{AVERAGE} / encoder_states.shape[1]"}
 slip("softmax once more", ALL, {"weights": "weights.softmax(dim=-1)"}, words="""
     The weights went through softmax again. They already sum to one and lie between 0 and 1; softmax takes them for
     scores so close together that it makes them nearly equal. Use them as they are.""")
-slip("shared out again", ("one weight of one", "gradient"),
+slip("normalised again", ("one weight of one", "gradient"),
      {"weights @": "weights / weights.sum(dim=-1, keepdim=True) @"}, words="""
     Each row of the weights was divided by its sum once more. Where it sums to one already that changes nothing but the
     gradient; a row of zeros, which exercise 2 makes of a sentence of padding, becomes 0/0. Use the weights as they

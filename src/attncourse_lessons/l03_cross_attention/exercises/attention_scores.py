@@ -69,7 +69,7 @@ slip("keys from the decoder", (*ALL, "gradient"), {"encoder_states": "decoder_st
     that are asked, the keys, are the encoder's. (Scoring a sequence against itself is self-attention, lecture
     @self_attention.)""")
 slip("a row for each source word", ALL, {SCORES: "encoder_states @ decoder_states.mT"}, words="""
-    Rows and columns are swapped. Row t belongs to target position t, because each target position will share out its
+    Rows and columns are swapped. Row t belongs to target position t, because each target position will distribute its
     attention over the source: targets down the rows, source positions along them.""")
 slip("scaled by √d", ALL, {SCORES: f"{SCORES} / encoder_states.shape[-1] ** 0.5"}, words="""
     Dividing by √d is a good idea, and lecture @lookup shows why, but it makes a different score: the scaled dot

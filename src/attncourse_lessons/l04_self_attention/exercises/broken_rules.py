@@ -229,7 +229,7 @@ slip("padding's own rows compared", ("padding",), {"differ(after[real], before[r
     rule is about real tokens. Compare `after[real]` with `before[real]`.""")
 slip("one sentence is looked at", ("padding",),
      {"differ(after[real], before[real])": "differ(after[0][real[0]], before[0][real[0]])"}, words="""
-    Only the first sentence of the batch was looked at, which may have no padding at all. Compare the real tokens of
+    Only the first sentence of the batch was compared, which may have no padding at all. Compare the real tokens of
     every sentence.""")
 slip("other real tokens", ("padding",),
      {"torch.where(real[..., None], x, torch.randn_like(x))": "torch.randn_like(x)"},

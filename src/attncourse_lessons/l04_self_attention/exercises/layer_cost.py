@@ -130,8 +130,8 @@ slip("no projections", COUNTS,
     {"3 * n * d**2 + ": ""},
     {"3 * n * d**2 + 2 * ": ""},  # as in the table, n² d
     words="""
-    Only the pairs were counted, n² of them. That is how the well-known table has it; but before two tokens can meet,
-    each is multiplied by three d × d matrices, and in short sentences that is the larger part.""")
+    Only the two products over pairs of tokens were counted, QKᵀ and AV. Table 1 of Vaswani et al. does so, too. But
+    first each token is multiplied by three d × d matrices, and in short sentences that is the larger part.""")
 slip("scores without the average", COUNTS, {"+ 2 * n * met": "+ n * met"}, words="""
     Every pair is met twice: once for its score, q · k, and once when the value is added to the average. Each of the two
     takes d multiply-adds.""")
@@ -193,8 +193,9 @@ slip("the logarithm of the table", PATH,
     {"d**2, 1, path": "d**2, 1, math.ceil(math.log(n, 2 * width + 1))"},
     {"d**2, 1, path": "d**2, 1, math.ceil(math.log(n, width))"},
     words="""
-    The table's logarithm is for convolutions whose windows have gaps, wider from layer to layer. Here the places of a
-    window are adjacent, and a signal gets only `width` positions further in each layer, as in restricted attention.""")
+    The logarithm in table 1 of Vaswani et al. is for dilated convolutions: their windows have gaps, wider from layer to
+    layer. Here the places of a window are adjacent, and a signal gets only `width` positions further in each layer, as
+    in restricted attention.""")
 slip("the whole window as a stride", PATH,
     {"/ width": "/ (2 * width + 1)"},
     {LAYERS: "math.ceil(n / (2 * width + 1))"},  # from n

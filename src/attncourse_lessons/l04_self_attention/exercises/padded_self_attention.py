@@ -67,7 +67,7 @@ def no_padding(answer, draw):
 
 @aspect("equal scores", points=1, hint=2)
 def equal_scores(answer, draw):
-    """where nobody prefers anybody, a real token receives the mean of its sentence's real values"""
+    """where all scores are equal, a real token receives the mean of its sentence's real values"""
     x, real, W_Q, W_K, W_V = _padded(draw)
     x[..., 0] = 1.0  # what all tokens share, and all that their queries and keys are made of: every score is √d_k
     W_Q, W_K = torch.zeros_like(W_Q), torch.zeros_like(W_K)
@@ -99,7 +99,7 @@ ALL = ("no padding", "equal scores", "beside padding", "gradient")
 FILL, ROOT = ".masked_fill(~real[:, None], -torch.inf)", "math.sqrt(W_K.shape[1])"
 
 slip("keys ask, queries answer", ROLES, {"queries @ keys.mT": "keys @ queries.mT"}, words="""
-    The matrix of scores is transposed: row i was made from the key of token i and everybody's queries. A token whose
+    The matrix of scores is transposed: row i was made from the key of token i and all queries. A token whose
     query is zero must receive the plain mean; here it is a token whose key is zero.""")
 slip("scaled by a number other than √d_k", ROLES,
     {ROOT: "math.sqrt(x.shape[-1])"},  # d_model
@@ -113,15 +113,15 @@ slip("not scaled", ROLES, {f" / {ROOT}": ""}, words="""
     The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
 slip("−∞ in the rows of those who ask", ("equal scores", "beside padding", "gradient"),
     {"~real[:, None], -torch.inf": "~real[..., None], -torch.inf"}, words="""
-    The rows of padding were filled with −∞, that is its *questions*: there the softmax is 0/0, NaN, which spoils the
-    gradient even where the output is overwritten. Padding must not *answer*: mask its columns.""")
+    The rows of padding, the scores of its *queries*, were filled with −∞: there the softmax is 0/0, NaN, which spoils
+    the gradient even where the output is overwritten. No token may attend to padding: mask its *columns*.""")
 slip("padding answers", MASKED,
     {"~real[:, None], -torch.inf": "~real[..., None], -1e9"},  # the mask on those who ask
     {FILL: ""},
     words="""
-    Padding takes its part of every average. Either no score was masked, or the *rows* of padding were, its questions:
-    a row that is filled throughout with one number has equal weights after the softmax, so nothing shows. Who answers
-    stands in the columns of the matrix of scores.""")
+    Padding has attention weight in every average. Either no score was masked, or the *rows* of padding were, the scores
+    of its queries. A row filled with one number has equal weights after the softmax, so no error shows. The keys, which
+    answer, are the *columns* of the matrix of scores.""")
 slip("the mask read as a length", ("beside padding",),
     {"x @ W_V ": "x @ W_V\nreal = torch.arange(x.shape[1]) < real.sum(dim=1)[:, None] "}, words="""
     The mask was read as a length: so many positions from the front. That is right only where all padding stands behind.
@@ -129,12 +129,12 @@ slip("the mask read as a length", ("beside padding",),
 slip("a score of 0 for padding", MASKED,
     {"-torch.inf": "0.0"},
     {FILL: " * real[:, None]"}, words="""
-    The scores of padding were set to 0. The softmax makes exp(0) = 1 of it, which is more than many a real token gets.
-    The score that becomes a weight of exactly 0 is −∞.""")
+    The scores of padding were set to 0. The softmax makes exp(0) = 1 of it, so padding may get more weight than a real
+    token. The score that becomes a weight of exactly 0 is −∞.""")
 slip("masked after the softmax", MASKED,
     {FILL: " + 0", "scores.softmax(dim=-1)": "(scores.softmax(dim=-1) * real[:, None])"}, words="""
-    The weights of padding were set to 0 after the softmax, and nobody got what was taken away: the others sum to less
-    than one. Mask the scores, then normalise.""")
+    The weights of padding were set to 0 after the softmax, so the weights that are left sum to less than one. Mask the
+    scores, then take the softmax.""")
 slip("padding receives something", ("beside padding",),
     {"output.masked_fill(~real[..., None], 0.0)": "output"}, words="""
     The real tokens are right. The rows of padding hold averages, too, because they were not cleared; the contract has
@@ -146,16 +146,16 @@ slip("real and padding exchanged", ("no padding", "equal scores", "beside paddin
 slip("real and padding exchanged", ("no padding", "equal scores", "beside padding"),
     {"~real[:, None], -torch.inf": "real[:, None], -1e9"})
 slip("softmax over those who ask", ALL, {"dim=-1": "dim=-2"}, words="""
-    The softmax ran down the columns. There the masked columns are nothing but −∞, and 0/0 is NaN. Each row, one token
-    that asks, shares out one unit over those who answer.""")
+    The softmax ran down the columns. There the masked columns are nothing but −∞, and 0/0 is NaN. The attention weights
+    of each query, a row, must sum to one.""")
 slip("padding's vectors set to 0", MASKED,
     {"queries, keys, values =": "x = x * real[..., None]\nqueries, keys, values =", FILL: ""}, words="""
     The vectors of padding were set to 0 at the start. A vector of zeros has a key of zeros, so its score is 0, and the
-    softmax makes exp(0) = 1 of it: padding hands over nothing, and still takes weight from the others.""")
+    softmax makes exp(0) = 1 of it: padding hands over nothing, but still takes weight from the real tokens.""")
 slip("one softmax for the whole table", ("no padding", "equal scores", "beside padding"),
     {"scores.softmax(dim=-1)": "scores.flatten(1).softmax(dim=-1).view_as(scores)"}, words="""
-    All n² weights of a sentence together sum to one. Each token that asks has a unit of its own: its n scores, one row,
-    become shares.""")
+    All n² weights of a sentence together sum to one. But the attention weights of *each* query must sum to one: take
+    the softmax of its n scores, one row.""")
 slip("one projection for queries and keys", ("no padding", "beside padding", "gradient"),
     {"queries @ keys.mT": "queries @ queries.mT"}, {"queries @ keys.mT": "keys @ keys.mT"}, words="""
     Queries and keys were made with one and the same matrix. Then token i scores token j as j scores i, and the other

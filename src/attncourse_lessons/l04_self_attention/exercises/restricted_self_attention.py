@@ -39,7 +39,7 @@ exercise = Exercise(
     extra=True,
     hints=(
         "How far is token j from token i, to either side? That is a table (n, n), made from `torch.arange(n)` and "
-        "broadcasting. Compare it with `width`: is a token exactly `width` away still seen?",
+        "broadcasting. Compare it with `width`: may a token attend to one exactly `width` away?",
         "The scores of tokens that are too far away become −∞, before the softmax, as padding did in assignment "
         "@cross_attention. Try it by hand: what does the softmax make of a score of 0, and what of −∞?",
         "All the rest is as in exercise 2: three projections, scores divided by √d_k, the softmax along the keys, the "
@@ -61,7 +61,7 @@ def _near(answer, draw):
 
 @aspect("weights", points=0.5, hint=1, explain=row_sums)
 def weights(answer, draw):
-    """each token shares out one among itself and `width` tokens on each side"""
+    """each token's weights sum to one over itself and `width` tokens on each side"""
     return _near(answer, draw)[1]
 
 
@@ -104,7 +104,8 @@ NEAR, FILL = "near = (position[:, None] - position).abs() <= width", ".masked_fi
 slip("everybody sees everybody", FAR, {FILL: ""}, words="""
     No token was out of reach: this is plain self-attention, and `width` was not used.""")
 slip("the near ones silenced", FAR, {"~near": "near"}, words="""
-    The window was masked out and the rest was left. Fill with −∞ where a token is *too far away*.""")
+    The scores inside the window were masked, and those outside were left. Fill with −∞ where a token is *too far
+    away*.""")
 slip("one token short", WITHIN, {"<=": "<"}, words="""
     The window ends one token too early: a token exactly `width` away still belongs to it.""")
 slip("one token too many", FAR, {"<= width": "<= width + 1"}, words="""
@@ -114,10 +115,10 @@ slip("one side only", WITHIN,
     {NEAR: "near = position - position[:, None] <= width"},  # no limit on this side
     words="""
     The distance was taken with its sign, so one side of the window is cut off (or not cut at all). Near is near in both
-    directions: look at the distance without its sign.""")
+    directions: compare the distance without its sign.""")
 slip("zeros after the softmax", FAR, {FILL: "", "dim=-1)": "dim=-1) * near"}, words="""
     The weights outside the window were set to 0, so what is left no longer sums to one, and the far tokens still decide
-    how much is left. Mask the scores, then normalise.""")
+    how much is left. Mask the scores, then take the softmax.""")
 slip("a score of 0 for the far ones", FAR, {"-torch.inf": "0.0"}, words="""
     A score of 0 is not "no attention": softmax turns it into exp(0) = 1. The score that becomes a weight of exactly 0
     is −∞.""")
@@ -125,7 +126,7 @@ slip("`width` shared by both sides", WITHIN, {"<= width": "<= width // 2"}, word
     The window is half as large as it should be: `width` tokens on *each* side, so 2 · `width` + 1 with the token
     itself.""")
 slip("all but itself", WITHIN, {"~near": "~near | torch.eye(x.shape[1]).bool()"}, words="""
-    A token was kept from looking at itself. It stands in the middle of its own window.""")
+    A token could not attend to itself. It is in the middle of its own window.""")
 
 slip("scaled by a number other than √d_k", ("weights", "output"),
     {"math.sqrt(W_K.shape[1])": "math.sqrt(x.shape[-1])"},  # d_model
@@ -146,8 +147,8 @@ slip("multiplied in place of divided", ("weights", "output"), {" / math": " * ma
 slip("not scaled", ("weights", "output"), {" / math.sqrt(W_K.shape[1])": ""}, words="""
     The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
 slip("softmax over the tokens that ask", ("weights", "output", "out of reach"), {"dim=-1": "dim=-2"}, words="""
-    Your weights sum to one down each column, as if the tokens that answer had a unit each to give away. It is the token
-    that asks, one row, that shares out one unit: look at which axis runs over the answers.""")
+    Your weights sum to one down each column: the queries competed for each key. The attention weights of one query, a
+    row, must sum to one: which axis runs over the keys?""")
 slip("the two in the wrong order", ("weights", "output", "out of reach", "gradient"),
      {"weights @ (x @ W_V), weights": "weights, weights @ (x @ W_V)"}, words="""
     The weights came first and the output second. The contract has the output first: it is what the next layer
@@ -159,7 +160,7 @@ slip("cut off from the gradient", ("gradient",),
      {"position = ": "x = x.detach()\nposition = "},
      {"weights @ (x @ W_V),": "(weights @ (x @ W_V)).detach(),"}, words="""
     The numbers are right, but the gradient does not get through, or only a part of it: `.detach()`, `.data`, numpy and
-    `torch.no_grad()` forget where numbers came from. Where to look must be learned, and so must what to hand over.""")
+    `torch.no_grad()` forget where numbers came from. But all three projections must be learned.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

@@ -50,7 +50,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 @aspect("weights", points=3, hint=2, explain=row_sums)
 def weights(answer, draw):
-    """each token shares out exactly one over its sentence, by scaled q · k"""
+    """the softmax of the scaled scores: each token's weights sum to one over its sentence"""
     batch, n = draw.sizes(2, 4, 9)
     return answer(*sentences(draw, batch, n))[1]
 
@@ -105,30 +105,30 @@ ALL = ("weights", "output", "each sentence by itself", "gradient")
 ROLES, SCORES, ROOT = "x @ W_Q, x @ W_K, x @ W_V", "queries @ keys.mT", "math.sqrt(W_K.shape[1])"
 
 slip("keys ask, queries answer", WEIGHTS, {SCORES: "keys @ queries.mT"}, words="""
-    The table is transposed: row i was made from the key of token i and everybody's queries. The rows belong to the
+    The matrix of scores is transposed: row i was made from the key of token i and all queries. The rows belong to the
     tokens that ask, so the queries are the left factor.""")
 slip("one projection for queries and keys", LEARNED,
     {SCORES: "queries @ queries.mT"},
     {SCORES: "keys @ keys.mT"},
     words="""
     Queries and keys were made by the same projection, so the scores are symmetric: i matches j exactly as well as j
-    matches i. Asking and offering are two roles, with a matrix each.""")
+    matches i. Query and key are two roles, with a projection each.""")
 slip("softmax over the tokens that ask", WEIGHTS, {"dim=-1": "dim=-2"}, words="""
-    Your weights sum to one down each column, as if the tokens that answer had a unit each to give away. It is the token
-    that asks, one row, that shares out one unit: look at which axis runs over the answers.""")
+    Your weights sum to one down each column: the queries competed for each key. The attention weights of one query, a
+    row, must sum to one: which axis runs over the keys?""")
 slip("one softmax for the whole table", WEIGHTS,
     {"scores.softmax(dim=-1)": "scores.flatten(1).softmax(dim=-1).reshape(scores.shape)"},
     words="""
-    All n² weights of a sentence together sum to one, so the tokens that ask had to share one unit among them. Each
-    token that asks, each row, has a unit of its own.""")
+    All n² weights of a sentence together sum to one. But the attention weights of *each* query, each row, must sum to
+    one.""")
 slip("softmax over the batch", ("weights", "each sentence by itself"), {"dim=-1": "dim=0"}, words="""
-    `dim=0` is the batch: the sentences competed with each other, and what one gets depends on which others came along.
-    The tokens that answer are the last axis.""")
+    `dim=0` is the batch: the sentences competed with each other, and what one receives depends on the others in the
+    batch. The keys are on the last axis.""")
 slip("scaled after the softmax", WEIGHTS,
     {f" / {ROOT}": "", "scores.softmax(dim=-1)": f"scores.softmax(dim=-1) / {ROOT}"},
     words="""
-    The weights were divided by √d_k, so a row sums to less than one and its shares stand in the same proportion as
-    without a scale. It is the scores that are divided, before the softmax.""")
+    The weights were divided by √d_k, so a row sums to less than one, and its weights have the same ratios as without a
+    scale. Divide the scores, before the softmax.""")
 slip("`.T` on three axes", ALL, {"keys.mT": "keys.T"}, words="""
     `.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch
     only the last two axes change places: `.mT`, or `transpose(-2, -1)`.""")
@@ -148,27 +148,27 @@ slip("reshaped for transposed", WEIGHTS, {"keys.mT": "keys.reshape(len(keys), ke
     `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
     holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")
 slip("sums over the tokens that ask", ("output",), {"return weights @": "return weights.mT @"}, words="""
-    The attention matrix was used transposed: each output added up what its token *gave* to the others. Those numbers
-    need not sum to one. Row i of the weights is what token i asked for.""")
+    The attention matrix was used transposed: output j was made with column j, the weights that the others put on
+    token j. A column need not sum to one. Row i holds the attention weights of token i.""")
 slip("something else for the values", NOT_THE_VALUES,
     {"weights @ values": "weights @ x"},
     {"weights @ values": "weights @ keys"},
     words="""
     Something other than the values was averaged: the tokens themselves, or the keys, or the queries. What a token hands
-    over is a third role, with a matrix of its own, and d_v wide.""")
+    over is its value, made by a third projection, W_V, and d_v wide.""")
 slip("scores for weights", WEIGHTS, {"@ values, weights": "@ values, scores"}, words="""
-    What came back as weights are scores, from before the softmax: their rows do not sum to one. Whoever draws the
-    picture of who looked at whom needs the weights.""")
+    What came back as weights are scores, from before the softmax: their rows do not sum to one. The contract asks for
+    the attention weights, after the softmax.""")
 slip("only the tokens before", WEIGHTS,
     {"scores.softmax": "scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf).softmax"},
     words="""
-    Every token looked at itself and at those before it only. That is what a decoder does while it writes
-    (lecture @masking). Here the whole sentence is there, and a token looks in both directions.""")
+    Every token attended only to itself and to those before it. That is causal self-attention, as in a decoder (lecture
+    @masking). Here the whole sentence is given, and a token attends in both directions.""")
 slip("all but itself", WEIGHTS,
     {"scores.softmax": "scores.masked_fill(torch.eye(x.shape[1]).bool(), -torch.inf).softmax"},
     words="""
-    A token was kept from looking at itself. It is a token of its sentence like any other, and its own value may be what
-    it needs.""")
+    A token could not attend to itself. It is a token of its sentence like any other, and its own value may be what it
+    needs.""")
 slip("the two in the wrong order", ALL, {"weights @ values, weights": "weights, weights @ values"}, words="""
     The weights came first and the output second. The contract has the output first: it is what the next layer
     reads.""")
@@ -179,7 +179,7 @@ slip("cut off from the gradient", ("gradient",),
     {"weights @ values,": "(weights @ values).detach(),"},
     words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from. Where to look must be learned, and so must what to offer and what to hand over.""")
+    forget where numbers came from. But all three projections must be learned: those of queries, keys and values.""")
 slip("matrices for columns", ALL,
     {ROLES: "x @ W_Q.T, x @ W_K.T, x @ W_V.T"},
     {ROLES: "W_Q @ x, W_K @ x, W_V @ x"},
@@ -288,7 +288,7 @@ def _output_turned(results):
     reference=lambda x, W_Q, W_K, W_V: reference(x, W_Q / math.sqrt(W_K.shape[1]), W_K, W_V),
     contract={"scores divided by √d_k": "scores divided by d_k"},
     given=lambda x, W_Q, W_K, W_V: (x, W_Q * math.sqrt(W_K.shape[1]), W_K, W_V),
-    meanings={"weights": "each token shares out exactly one over its sentence, by q · k / d_k"},
+    meanings={"weights": "the softmax of q · k / d_k: each token's weights sum to one over its sentence"},
     hints=(exercise.hints[0], exercise.hints[1].replace("divided by √d_k", "divided by d_k"), exercise.hints[2]),
 )
 def divided_by_the_width(x, W_Q, W_K, W_V):

@@ -66,13 +66,13 @@ def output(answer, draw):
 
 @aspect("a sentence of one token", points=1, hint=2)
 def a_sentence_of_one_token(answer, draw):
-    """with nobody else to look at, a token gets its own value"""
+    """with no other token to attend to, a token gets its own value"""
     return answer(*sentences(draw, 1))
 
 
 @aspect("shuffled", points=1, hint=2, explain=MOVED)
 def shuffled(answer, draw):
-    """in another order, every token still gets what it got"""
+    """in another order, every token still receives the same output"""
     n = 4 + draw.sizes(1, 0, 3)[0]
     x, *projections = sentences(draw, n)
     x = x / 2  # where somebody sums exponentials, rounding must stay small
@@ -115,18 +115,18 @@ slip("its own value back", LEARNED,
     {"weights @ values": "values[i]"},  # by leaving the weights out
     words="""
     Every weight was multiplied by the same value, that of the token that asks. The weights sum to one, so each token
-    got its own value back and learned nothing about the others. The weight α_ij says how much token i takes of token j:
-    whose value does it go with?""")
+    got its own value back and nothing of the others. The weight α_ij says how much token i attends to token j: which
+    token's value does it multiply?""")
 slip("keys ask, queries answer", OUTPUT, {SCORES: "queries @ keys[i]"}, words="""
-    Row i of the scores was made from the *key* of token i and the queries of the others. The token that is being
-    written asks, with its query; all tokens answer, with their keys. The two tables are each other's transpose.""")
+    Row i of the scores was made from the *key* of token i and the queries of all tokens. It should be the query of
+    token i with all keys: token i asks, all tokens answer. Your matrix of scores is the transpose of the right one.""")
 slip("one projection for queries and keys", LEARNED,
     {SCORES: "queries @ queries[i]"},
     {SCORES: "keys @ keys[i]"},
     words="""
     Queries and keys were made by the same matrix. Then i matches j exactly as well as j matches i, which is not how
-    words are: "her" needs "Anna", and Anna does not need "her". Asking and offering are two roles, with a matrix
-    each.""")
+    words are: "her" needs "Anna", and Anna does not need "her". Query and key are two roles, with a projection each:
+    W_Q and W_K.""")
 slip("not scaled", OUTPUT, {f" / {ROOT}": ""}, words="""
     The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
 slip("scaled by a number other than √d_k", OUTPUT,
@@ -140,28 +140,28 @@ slip("scaled by a number other than √d_k", OUTPUT,
     number of columns of W_Q and W_K, neither the tokens' width d_model nor the number of tokens. And the divisor is its
     square root.""")
 slip("scaled after the softmax", NOT_AN_AVERAGE, {f" / {ROOT}": "", SUM: f"{SUM} / {ROOT}"}, words="""
-    The weights were divided by √d_k, so they no longer sum to one. The scale belongs to the scores, before the softmax:
-    it decides how sharply the softmax chooses.""")
+    The weights were divided by √d_k, so they no longer sum to one. Divide the scores, before the softmax: the scale
+    decides how sharp the attention weights are.""")
 slip("only the tokens before", IN_ORDER, {"keys @": "keys[: i + 1] @", "@ values": "@ values[: i + 1]"}, words="""
-    The inner loop stopped at token i, so a token looked at itself and at those before it. That is what a decoder does
-    while it writes (lecture @masking). Here the whole sentence is there: a token looks at all n, before and after
-    it.""")
+    The inner loop stopped at token i, so a token attended only to itself and to those before it. That is causal
+    self-attention, as in a decoder (lecture @masking). Here the whole sentence is given: a token attends to all n
+    tokens, before and after it.""")
 slip("something else for the values", ALL,
     {"weights @ values": "weights @ x"},
     {"weights @ values": "weights @ keys"},
     words="""
-    Something other than the values was averaged: the tokens themselves, or the keys. What a token hands over is a third
-    role beside asking and offering, with a matrix of its own: the value, d_v wide.""")
+    Something other than the values was averaged: the tokens themselves, or the keys. What a token hands over is its
+    value, made by a third projection, W_V, and d_v wide.""")
 slip("exponentials that may overflow", OVERFLOWS, {SHIFTED: "scores"}, words="""
     The exponentials were taken of the scores as they are. In float32 exp(89) is infinite, and infinity divided by
     infinity is NaN. A softmax does not change if one number is subtracted from all of its scores: which number makes
     every exponential at most 1?""")
 slip("exponentials that were not divided", (*NOT_AN_AVERAGE, *OVERFLOWS), {SHIFTED: "scores", SUM: ""}, words="""
-    The exponentials were used as they are. To be shares they must be divided by their sum over all n tokens: only then
-    is the result an average.""")
+    The exponentials were used as they are. To be attention weights, they must be divided by their sum over all n
+    tokens: only then do they sum to one, and the result is an average.""")
 slip("scores for weights", NOT_AN_AVERAGE, {"weights @ values": "scores @ values"}, words="""
-    The values were added up by their scores, which may be negative and sum to anything. Softmax makes shares of
-    them.""")
+    The values were weighted by the scores, which may be negative and sum to anything. The softmax turns them into
+    attention weights, which are positive and sum to one.""")
 slip("divided once more", OUTPUT, {"weights @ values": "(weights[:, None] * values).mean(dim=0)"}, words="""
     The weights already sum to one, so their weighted sum is an average. Dividing by the number of tokens (or `mean`
     where a sum is meant) shrinks it, and the longer the sentence, the more.""")
@@ -170,16 +170,15 @@ slip("cut off from the gradient", ("gradient",),
     {"torch.stack(output)": "torch.stack(output).detach()"},
     words="""
     The numbers are right, but the gradient does not get through: `.item()`, `.detach()`, `.tolist()` and
-    `torch.tensor(...)` hand over bare numbers and forget where they came from. Then nobody can learn where to look.
+    `torch.tensor(...)` hand over bare numbers and forget where they came from. Then the projections cannot be learned.
     Stay with tensor operations.""")
 slip("no projections at all", ALL,
     {ROLES: "x, x, x", "W_K.shape": "x.shape"},
     {ROLES: "x, x, x", f" / {ROOT}": ""},  # nor a scale
     {ROLES: "x, x, x"},  # the scale of the projections
     words="""
-    The tokens were compared and averaged as they are. Then a token looks for what is like itself, and hands over
-    everything that it is. Multiply it by a matrix for each of its three roles first: asking, being found, handing
-    over.""")
+    The tokens were compared and averaged as they are. Then a token attends most to what is similar to it, and hands
+    over its whole vector. Project it three times first: into a query, a key and a value.""")
 slip("matrices for columns", ALL,
     {ROLES: "W_Q @ x.T, W_K @ x.T, W_V @ x.T"},
     {ROLES: "x @ W_Q.T, x @ W_K.T, x @ W_V.T"},
@@ -195,8 +194,8 @@ slip("matrices for columns", ALL,
 @misconception("sums over the tokens that ask", fails=OUTPUT)
 def sums_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
     """The weights were added up over the tokens that ask: token j received α_ij v_i, summed over i. Those weights need
-    not sum to one. Token i is the one that asks and the one that is answered: its weights α_i1 … α_in belong to the
-    values of tokens 1 … n. (The lecture shows this as a common mistake.)"""
+    not sum to one. The output of token i uses the weights of token i: α_i1 … α_in multiply the values of tokens 1 … n.
+    (The lecture shows this as a common mistake.)"""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     output = torch.zeros(len(x), W_V.shape[1])
     for i in range(len(x)):
@@ -208,8 +207,8 @@ def sums_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
 
 @misconception("softmax over the tokens that ask", fails=OUTPUT)
 def softmax_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
-    """Softmax ran down the columns of the table: the tokens that ask competed for each token that answers. A token that
-    asks has one unit to share out over the answers, so its own n scores, one row, must become shares."""
+    """The softmax ran down the columns of the scores: the queries competed for each key. The attention weights of one
+    query must sum to one, so the softmax belongs to its own n scores, one row."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
     return scores.softmax(dim=0) @ values
@@ -217,8 +216,8 @@ def softmax_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
 
 @misconception("one softmax for the whole table", fails=OUTPUT)
 def one_softmax_for_the_whole_table(x, W_Q, W_K, W_V):
-    """All n² weights together sum to one, so the tokens that ask had to share one unit among them. Each token that asks
-    has a unit of its own: its n scores, and no others, become shares."""
+    """All n² weights together sum to one. But the attention weights of *each* query must sum to one: take the softmax
+    of its own n scores, one row, and of no others."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
     return scores.flatten().softmax(dim=0).reshape(scores.shape) @ values
