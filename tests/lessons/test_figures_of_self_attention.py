@@ -157,7 +157,9 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
     roles = {"Q": "queries", "K": "keys", "V": "values"}
     assert all(colours[f"$W_{each}$"] == colours[f"{role}  ${each} = XW_{each}$"] for each, role in roles.items())
     products = [(nearest(x, y), x < at[nearest(x, y)][0]) for words, x, y in texts(ax) if words == "×"]
-    assert products == [(scores, True), ("$O = AV$", True)], "where two arrows meet, on the left of what they make"
+    assert products == [("$W_Q$", True), ("$W_K$", True), ("$W_V$", True), (scores, True), ("$O = AV$", True)], (
+        "where X meets a matrix, and where two arrows meet, on the left of what they make"
+    )
     assert len({colours["$W_Q$"], colours["$W_K$"], colours["$W_V$"]}) == 3
     of_roles = [to_hex(colour) for colour in (GREEN, BLUE, ORANGE)]
     boxes = [box for box in ax.patches if isinstance(box, Rectangle)][1:7:2]
@@ -253,7 +255,7 @@ def test_vectors_wind_outwards_by_their_angles_and_an_arc_shows_the_step_that_is
     assert all(0 < label - tip < 0.2 for label, tip in zip(days[0][1:], tips[0], strict=True)), "above its own head"
     for (_, x, y), angle, size in list(zip(days, angles, sizes, strict=True))[1:]:
         assert math.atan2(y, x) == pytest.approx(angle, abs=1e-4) and math.hypot(x, y) > size
-    assert missing == "Wed · Mon = 0  <  Wed · Wed = 9" and low < below < 0 and should == "should find"
+    assert missing == "Wed · Mon = 0  <  Wed · Wed = 9" and low < below < 0 and should == "should find Mon, but"
     down, bracket, arc = strokes(left)
     foot = (2 * math.cos(angles[0]), 2 * math.sin(angles[0]))
     assert down == [pytest.approx(tips[1], abs=1e-4), pytest.approx(foot, abs=1e-4)]
@@ -336,6 +338,8 @@ def test_a_name_that_moves_keeps_its_colour_and_takes_the_frame_of_its_column_al
     assert (one.get_title(), other.get_title()) == ("one", "other")
     assert grid(one)[0] == [0.2, 0.5, 0.3] and grid(other)[2] == [0.3, 0.5, 0.2]
     assert table(one)["her"] == table(other)["her"], "the same weights for the same words"
+    assert written(one) == {row: written(other)[row] for row in WORDS}, "in numbers, too"
+    assert written(one)["her"] == {"Anna": "0.90", "her": "0.10"} and [*written(one)] == [*written(other)][::-1]
     colours = {"Anna": INK, "her": GREEN}
     for ax, places in ((one, {"Anna": 0, "her": 2}), (other, {"Anna": 2, "her": 0})):
         frames = {patch.get_x(): patch for patch in ax.patches}

@@ -78,7 +78,7 @@ check("self_attention_loop", self_attention_loop)
 
 # %% [markdown]
 # **Use it.** Take *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. The 6 in $W_Q$ sets
-# how sharp the softmax is. Here we try 1, 6 and 600. *Guess* what share of each name *her*, *lent* and *book* receive.
+# how sharp the softmax is. Here we try 1, 6 and 600. *Guess* how much of each name *her*, *lent* and *book* receive.
 
 # %%
 if solved("self_attention_loop"):
@@ -118,7 +118,7 @@ def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Te
 
     x: (batch, n, d_model)   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
     returns output (batch, n, d_v) and weights (batch, n, n), in this order;
-    row i of an attention matrix says how much token i takes of each token
+    row i of an attention matrix says how much token i attends to each token
     """
     ...  # solution
 
@@ -239,8 +239,8 @@ if solved("broken_rules") and solved("self_attention"):
     print("suspicious:", verdict(suspicious))
 
 # %% [markdown]
-# Your layer of exercise 2 breaks only the first rule, because its softmax gives padding a share. The suspicious layer
-# breaks all three, although its mask looks right.
+# Your layer of exercise 2 breaks only the first rule, because its softmax gives padding some weight. The suspicious
+# layer breaks all three, although its mask looks right.
 #
 # ## 4 · A layer for padded sentences
 #
@@ -285,8 +285,8 @@ if solved("padded_self_attention"):
 
 # %% [markdown]
 # In your layer, a token receives the same output in any batch. In the suspicious layer, its vector moves by more than a
-# quarter of its length, only because a longer sentence is in the batch: padding takes a share in the softmax, and what
-# it takes is thrown away afterwards. Do your own tests acquit your layer?
+# quarter of its length, only because a longer sentence is in the batch: padding takes weight in the softmax, and this
+# weight is thrown away afterwards. Do your own tests acquit your layer?
 
 # %%
 if solved("padded_self_attention") and solved("broken_rules"):

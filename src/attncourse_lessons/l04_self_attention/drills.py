@@ -7,9 +7,9 @@ from lessonkit.exercises.drill import Drill, one_of
 
 N = 4
 LINES = {
-    "scores.softmax(dim=-1)": "Every row sums to one: each query shares out its own unit.",
+    "scores.softmax(dim=-1)": "Every row sums to one: a row holds the attention weights of one query.",
     "scores.softmax(dim=-2)": "The columns sum to one, the rows do not: the queries compete for each key.",
-    "scores.flatten().softmax(dim=0).view(n, n)": "All cells together sum to one: the queries share one unit.",
+    "scores.flatten().softmax(dim=0).view(n, n)": "All cells together sum to one, and a single row does not.",
     "scores.sigmoid()": "Every cell lies between 0 and 1 by itself, and neither rows nor columns sum to one.",
     "scores.softmax(dim=-1).tril()": (
         "Zeros above the diagonal, and the rows above the last sum to less than one: the mask came after the softmax."
@@ -36,7 +36,7 @@ def drills() -> list[Drill]:
         offered.insert((3 * number + 1) % (len(offered) + 1), line)  # in no place that could be learned
         weights = made(line, scores)
         found.append(
-            one_of(f"weights-{number}", "Which line made this table of the scores? Look at the sums.",
+            one_of(f"weights-{number}", "Which line made this matrix from the scores? Compare the sums.",
                    {each: made(each, scores) for each in offered}, weights,
                    lambda one, other: torch.allclose(one, other, atol=0.02),  # two digits are shown
                    why=LINES[line], table=weights.tolist(), as_code=True)

@@ -908,7 +908,7 @@ for n in (30, 1500, 50_000):
 # %% tags=["hide-input"]
 assert counter.get_total_flops() // 2 == layer_cost("self-attention", 96, 64).multiply_adds
 assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
-restricted = layer_cost("restricted", n, d, 8).multiply_adds                    # r = 17, n = 50,000
+restricted = layer_cost("restricted", n, d, 8).multiply_adds        # r = 17, n = 50,000
 assert 3 * n * d**2 > restricted / 2, "r < 1.5 d: the projections are the larger part"
 
 # %% [raw] slide
@@ -1024,7 +1024,7 @@ if not (ratio[1] < 1 < ratio[-1] and far_below and linear and square):
 # | convolutional | $O(k\,n d^2)$ | $O(1)$ | $O(\log_k n)$ dilated, $O(n/k)$ not |
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
-# Self-attention's rows leave out the projections, $3nd^2$: the larger part below $n = 1.5\,d$. And a decoder that *generates* must go token by token.
+# Self-attention's rows leave out the projections, $3nd^2$: in full attention, the larger part below $n = 1.5\,d$. A decoder that *generates* must go token by token.
 
 # %% [raw] slide
 # ## In short

@@ -1,4 +1,4 @@
-"""A sentence looks at itself, and what that costs."""
+"""A sentence attends to itself, and what that costs."""
 
 from . import (
     broken_rules,

@@ -38,7 +38,7 @@ exercise = Exercise(
     minutes=10,
     extra=True,
     hints=(
-        "How far is token j from token i, to either side? That is a table (n, n), made from `torch.arange(n)` and "
+        "How far is token j from token i, to either side? That is a matrix (n, n), made from `torch.arange(n)` and "
         "broadcasting. Compare it with `width`: may a token attend to one exactly `width` away?",
         "The scores of tokens that are too far away become −∞, before the softmax, as padding did in assignment "
         "@cross_attention. Try it by hand: what does the softmax make of a score of 0, and what of −∞?",
