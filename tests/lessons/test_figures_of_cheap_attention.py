@@ -241,7 +241,8 @@ def test_a_rolling_cache_holds_the_last_tokens_each_in_its_slot_and_the_newest_i
             words = f"$k_{{{tokens[slot]}}}, v_{{{tokens[slot]}}}$" if slot in tokens else None
             assert inside.get((slot + 0.5, row + 0.42)) == words
     beside = [words for words, x, _ in sorted(texts(ax), key=lambda text: text[2]) if x > 3]
-    assert beside == [f"it attends to tokens {span}" for span in ("0 to 1", "0 to 2", "1 to 3", "5 to 7")]
+    spans = {1: "0 to 1", 2: "0 to 2", 3: "1 to 3", 7: "5 to 7"}
+    assert beside == [f"token {t} attends to tokens {span}" for t, span in spans.items()]
     assert [inside[-0.2, row + 0.42] for row in range(4)] == [f"after token {t}" for t in (1, 2, 3, 7)]
     assert [inside[slot + 0.5, -0.3] for slot in range(3)] == ["slot 0", "slot 1", "slot 2"]
     with pytest.raises(ValueError, match="expected at least one slot"):
@@ -597,12 +598,13 @@ def test_a_roofline_rises_to_its_ridge_and_has_a_point_for_each_piece_of_work():
     assert said == ["decode: 1", "table: 32", "tiles: 400", "more: 800", "memory-bound, below 200", "compute-bound"]
 
 
-def test_measured_speeds_are_bands_under_the_roof_at_their_height():
+def test_measured_speeds_are_brackets_in_the_margin_at_their_height():
     (ax,) = axes(figures.roofline, 300e12, 1.5e12, {"table": 32.0}, {"first": (0.25, 0.5)})
-    (left, low, width, high), words = [*cells(ax)][1], {words: (x, y) for words, x, y in texts(ax)}
-    assert (left, left + width) == (200, 4096) and (low, low + high) == pytest.approx((75, 150))
-    x, y = words["measured, first: 75 to 150"]
-    assert x > left and 75 < y < 150
+    (bracket,) = [line for line in ax.lines if line.get_marker() == "_"]
+    assert min(bracket.get_xdata()) > 4096 == ax.get_xlim()[1] and not bracket.get_clip_on()
+    assert [*bracket.get_ydata()] == pytest.approx([75, 150])
+    x, y = places(ax)["first:\n75 to 150"]
+    assert x > 4096 and 75 < y < 150
 
 
 @proven

@@ -393,7 +393,7 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack
 # `branches` are the functions $f_\ell$ without their residual connections; in a pre-norm stack a branch includes its
 # norm. At every branch and for each token, divide the length of what is added by the length of the $x$ to which it is
 # added. Only then take the mean over all real tokens of the batch, in which each token counts the same. (No $x$ has
-# length 0.)
+# length 0, and there is at least one branch.)
 
 # %% exercise="branch_ratios"
 def branch_ratios(x: Tensor, branches: list[Callable], real: Tensor) -> Tensor:
@@ -488,7 +488,9 @@ check("post_norm_block", post_norm_block)
 # must have run.) *Guess* first: how does the size grow with depth, and which removal changes the output more now?
 
 # %%
-if solved("pre_norm_block") and solved("post_norm_block"):
+if "through" not in globals():
+    print("Solve and run exercise 4 first.")
+elif solved("pre_norm_block") and solved("post_norm_block"):
     whole = through(post_norm_block)                     # (32, batch, n, d)
     for depth in (2, 8, 32):
         print(f"after {depth:>2} blocks: size {whole[depth - 1].square().mean().sqrt():.1f}")
@@ -512,8 +514,10 @@ if solved("pre_norm_block") and solved("post_norm_block"):
 # both, and a larger factor alone. *Guess* which of the four losses are below 2.77.
 
 # %%
-if all(solved(name) for name in
-       ("layer_norm", "pre_norm_block", "pre_norm_stack", "post_norm_block")):
+if "learned_to_spell" not in globals():
+    print("Run the cells of exercises 4 and 5 first.")
+elif all(solved(name) for name in
+         ("layer_norm", "pre_norm_block", "pre_norm_stack", "post_norm_block")):
     for name, carry, beta in (("post-norm", 1.0, 1.0), ("its factor alone", 2.2, 1.0),
                               ("DeepNorm", 2.2, 0.32), ("a larger factor alone", 5.0, 1.0)):
         model = learned_to_spell(partial(post_norm_block, carry=carry), beta)

@@ -293,8 +293,8 @@ def spread_by_sublayer(seeds: Sequence[Sequence[float]], kinds: Sequence[str]) -
     what factor this kind multiplies the token spread, in the geometric mean.
     """
     drawn, ax = figure(6.8, 3.2)
-    for spreads in seeds:
-        ax.plot(range(len(spreads)), spreads, color=GREY, linewidth=1, zorder=1)
+    for i, spreads in enumerate(seeds):
+        ax.plot(range(len(spreads)), spreads, ("-", "--", ":")[i % 3], color=GREY, linewidth=1.2, zorder=1)
     ax.plot([0] * len(seeds), [spreads[0] for spreads in seeds], "o", color=GREY, markersize=5)
     said = []
     for i, kind in enumerate(kinds):
@@ -330,17 +330,19 @@ def runs_over(
     join_seeds: bool = False,
     beside: Mapping[str, str] | None = None,
     highest: float = 20.0,
+    symlog_x: Sequence[float] = (),
 ) -> None:
     """A mark for each seed at each x, and a line through the medians, named at its end; `level` is dotted.
 
     What is above `highest`, or no number any more, stands at the upper edge as an arrow. `until` shades all before an x
     and names it; `join_seeds` draws a thin line through each seed's marks. A line of {line: another} in `beside` has no
-    marks, and is dotted in the other's colour.
+    marks, and is dotted in the other's colour. With ticks in `symlog_x`, the x-axis is logarithmic from 1 on.
     """
     drawn, ax = figure(7.2, 3.4)
     if until is not None:
         ax.axvspan(0, until[1], color=PALE, alpha=0.6, zorder=0)
-        ax.annotate(until[0], (until[1] / 2, 1), (0, -4), xycoords=("data", "axes fraction"), ha="center", va="top",
+        middle = until[1] / (10 if symlog_x else 2)
+        ax.annotate(until[0], (middle, 1), (0, -4), xycoords=("data", "axes fraction"), ha="center", va="top",
                     textcoords="offset points", fontsize=10, color=GREY)  # fmt: skip
     if join_seeds:
         for name, runs in lines.items():
@@ -350,6 +352,10 @@ def runs_over(
     said, medians = _lines_of_runs(ax, lines, log_x, highest, beside)
     if log_y:
         _few_ticks(ax.yaxis, ax)
+    if symlog_x:
+        ax.set_xscale("symlog", linthresh=1, linscale=0.5)
+        ax.set_xticks(symlog_x, [f"{x:g}" for x in symlog_x])
+        ax.minorticks_off()
     if level is not None:
         ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
         _say_level(ax, *level, left=level_left)
@@ -389,7 +395,7 @@ def runs_side_by_side(
     drawn, _ = figure(9.0, 3.2, columns=len(panels))
     said, medians = [], []
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
-        words, middles = _lines_of_runs(ax, lines, log_x=True, highest=highest)
+        words, middles = _lines_of_runs(ax, lines, log_x=True, highest=highest, apart=6)
         said.append(f"{title}: {'; '.join(words)}")
         medians.append(middles)
         _few_ticks(ax.yaxis, ax)
@@ -420,9 +426,17 @@ def _ends(
 
 
 def _lines_of_runs(
-    ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: float, beside: Mapping[str, str] | None = None
+    ax: Axes,
+    lines: Mapping[str, Runs],
+    log_x: bool,
+    highest: float,
+    beside: Mapping[str, str] | None = None,
+    apart: float = 0.0,
 ) -> tuple[list[str], dict[str, dict[float, float]]]:
-    """Draws each line's seeds and medians, and returns the medians, in words and as {line: {x: median}}."""
+    """Draws each line's seeds and medians, and returns the medians, in words and as {line: {x: median}}.
+
+    The marks of several lines at one x stand `apart` side by side, in printer's points.
+    """
     said, medians = [], {}
     for i, (name, runs) in enumerate(lines.items()):
         style = _style(lines, name, beside)
@@ -437,7 +451,8 @@ def _lines_of_runs(
             ys = [_at_most(value, highest) for value in values]
             middles.append(float(np.median(ys)))
             within = [y for y in ys if y < highest]
-            ax.plot([x] * len(within), within, **mark)
+            beneath = ScaledTranslation(apart * (i - (len(lines) - 1) / 2) / 72, 0, ax.figure.dpi_scale_trans)
+            ax.plot([x] * len(within), within, transform=ax.transData + beneath, **mark)
             if len(within) < len(ys):
                 # Arrows of several lines at one place stand side by side.
                 aside = ScaledTranslation((i - (len(lines) - 1) / 2) / 9, 0, ax.figure.dpi_scale_trans)

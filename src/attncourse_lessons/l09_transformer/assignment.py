@@ -355,7 +355,7 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
     behind = (score[:, :1] - score).mean(dim=0)                           # (k,)
     for c, name in enumerate(candidates):
         chosen = (score.argmax(dim=1) == c).float().mean()
-        print(f"{name:>22}: chosen {chosen:4.0%}, on average {behind[c]:5.1f} nats behind")
+        print(f"{name:>22}: chosen {chosen:4.0%}, less probable by {behind[c]:5.1f} nats")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
@@ -421,8 +421,8 @@ if solved("count_parameters"):
 #
 # The feed-forward networks have the most parameters: 45.5% in GPT-2 and 66.4% in GPT-3, twice as many as attention.
 # The embeddings have nearly a third of GPT-2's parameters, so a second table for the output would cost much there. In
-# GPT-3 they have 0.4%, so tying saves next to nothing. The norms never matter. GPT-3's training would take about nine
-# days. The rule of 20 asks for more than ten times as many tokens as GPT-3 read.</details>
+# GPT-3 they have 0.4%, so tying saves next to nothing. The norms are never a visible share. GPT-3's training would take
+# about nine days. The rule of 20 asks for more than ten times as many tokens as GPT-3 read.</details>
 
 # %% [markdown]
 # ## 6 · A language model of your own

@@ -96,8 +96,8 @@ def encoder_decoder_stacks(n_blocks: int = 3) -> None:
         ax.text(x, last + 2.95, name, ha="center", va="center", fontsize=11, fontweight="bold", color=INK)
     tower(1.9, "bidirectional", "the cat [?] here", "sat", aside=0.42)  # above its gap
     tower(6.1, "causal", "<bos> the cat", "the cat sat")
-    tower(10.5, "bidirectional", "die Katze saß da", "")
-    tower(14.8, "causal, cross", "<bos> the cat", "the cat sat")
+    tower(10.5, "bidirectional", "die Katze hat geschlafen", "")
+    tower(14.8, "causal, cross", "<bos> the cat", "the cat slept")
     full, past = torch.ones(4, 4, dtype=torch.bool), causal_mask(3)
     _grid_of_mask(ax, 1.9, full, BLUE, "all")
     _grid_of_mask(ax, 6.1, past, BLUE, "causal")
@@ -403,7 +403,8 @@ def worth_in_steps(
     """How far to the right a weaker model must go for the loss of a better one: {steps: a loss for each run} of both.
 
     Both have runs of two lengths: a mark for each, and a line through the means. The baseline's goes on, dashed. From
-    each mean of the other an arrow leads to it. What comes back are the factors that the arrows show.
+    each mean of the other an arrow leads to it; one more arrow leads from the other's line to the baseline's last mean.
+    What comes back are the factors that the arrows show, in the order of the losses, from the highest down.
     """
     baseline_means = {steps: sum(losses) / len(losses) for steps, losses in baseline.items()}
     means = {steps: sum(losses) / len(losses) for steps, losses in other.items()}
@@ -420,6 +421,13 @@ def worth_in_steps(
         each = [(steps, loss) for steps, losses in runs.items() for loss in losses]
         ax.plot(*zip(*each, strict=True), look["marker"], color=look["color"], markersize=4, alpha=0.7, zorder=4)
     factors = []
+    (_, high), (_, low) = means.items()
+    sooner = first * math.exp((high - late) * math.log(last / first) / (high - low))
+    inside = first <= sooner <= last
+    if inside:
+        arrow(ax, (sooner, late), (last, late), colour=INK, width=1.6)
+        ax.text(math.sqrt(sooner * last), late + 0.015, f"{last / sooner:.1f} times", ha="center", va="bottom",
+                fontsize=10, color=INK)  # fmt: skip
     for steps, loss in means.items():
         reached = first * math.exp((early - loss) / slope)
         factors.append(reached / steps)
@@ -439,8 +447,12 @@ def worth_in_steps(
     ax.margins(x=0.06, y=0.14)
     name_lines(ax, "training steps (logarithmic)", "test loss (nats per token)")
     listed = ", ".join(f"{factor:.1f} at {steps} steps" for factor, steps in zip(factors, other, strict=True))
-    show(drawn, f"Loss against steps. For the loss of {name} the baseline needs so many times the steps: {listed}.")
-    return factors
+    reverse = f" For the baseline's loss at {last} steps: {last / sooner:.1f}, without extrapolation." if inside else ""
+    show(
+        drawn,
+        f"Loss against steps. For the loss of {name} the baseline needs so many times the steps: {listed}.{reverse}",
+    )
+    return [factors[0], last / sooner, factors[1]] if inside else factors
 
 
 # What a model is pre-trained on
@@ -464,9 +476,9 @@ class Objective(NamedTuple):
 def objectives(rows: Sequence[Objective]) -> None:
     """Pre-training objectives on one sentence: the tokens that are read, and under each what is to be predicted there.
 
-    An encoder–decoder has a third line, what its decoder reads. Gaps that the encoder reads are hatched. On the right
-    stand the masks, a row for each query, a column for each key (the first says so), forbidden cells hatched. Raises
-    ValueError for a row with more tokens to predict than are read.
+    An encoder–decoder has a third line, what its decoder reads. Tokens that stand for hidden ones are amber. On the
+    right stand the masks, a row for each query, a column for each key (the first and the one over another text say
+    so), forbidden cells hatched. Raises ValueError for a row with more tokens to predict than are read.
     """
     longest = max(max(len(row.read), len(row.written)) for row in rows)
     cell = 1.65 / max(longest, *(len(mask) for row in rows for mask in row.masks.values()), 1)
@@ -491,13 +503,15 @@ def objectives(rows: Sequence[Objective]) -> None:
             ax.text(-0.15, level, words, ha="right", va="center", fontsize=9, color=GREY)
             for j, token in enumerate(tokens):
                 if token:
-                    _token(ax, j, level, token, colour, gaps=down == 0)
+                    _token(ax, j, level, token, colour)
         said.append(
             f"{row.name}: " + "; ".join(f"{does} {' '.join(filter(None, tokens))}" for does, tokens, _ in lines)
         )
         left = longest + MASK_GAP
         for name, mask in row.masks.items():
-            _mask(ax, left, y + 0.4, mask, cell, named=not named)
+            across = mask.shape[0] != mask.shape[1]
+            sides = ("query", "key") if not named else ("decoder", "encoder") if across else ("", "")
+            _mask(ax, left, y + 0.4, mask, cell, sides)
             named = True
             ax.text(left, y + 0.44, name, ha="left", va="bottom", fontsize=9, color=INK)
             left += cell * mask.shape[1] + MASK_GAP
@@ -524,25 +538,26 @@ def pretraining_objectives() -> None:
     ])  # fmt: skip
 
 
-def _mask(ax: Axes, left: float, top: float, mask: Tensor, cell: float, named: bool) -> None:
-    """A mask, blue where a text attends to itself, orange where to another; `named`: with the names of its axes."""
+def _mask(ax: Axes, left: float, top: float, mask: Tensor, cell: float, sides: tuple[str, str]) -> None:
+    """A mask, blue where a text attends to itself, orange where to another; `sides`: the names of rows and columns."""
     high, n, n_keys = cell / SQUARE, *mask.shape
     _mask_cells(ax, left, top, mask, (cell, high), [[BLUE if n == n_keys else ORANGE] * n_keys] * n)
-    if named:
-        bottom, middle = top - high * n, left + cell * n_keys / 2
-        ax.text(left - 0.05, (top + bottom) / 2, "query", ha="right", va="center", rotation=90, fontsize=9, color=GREY)
-        ax.text(middle, bottom - 0.05, "key", ha="center", va="top", fontsize=9, color=GREY)
+    rows, columns = sides
+    bottom, middle = top - high * n, left + cell * n_keys / 2
+    if rows:
+        ax.text(left - 0.05, (top + bottom) / 2, rows, ha="right", va="center", rotation=90, fontsize=9, color=GREY)
+    if columns:
+        ax.text(middle, bottom - 0.05, columns, ha="center", va="top", fontsize=9, color=GREY)
 
 
-def _token(ax: Axes, x: float, y: float, token: str, colour: str, gaps: bool) -> None:
+def _token(ax: Axes, x: float, y: float, token: str, colour: str) -> None:
     hidden = token.startswith("[") or (token.startswith("<") and token[1:-1].isdigit())
     plain = (*rgb(PURPLE), 0.14) if colour == PURPLE else "white"
     ax.add_patch(
-        Rectangle((x, y - 0.28), 0.94, 0.56, facecolor="#f4f4f4" if hidden else plain, edgecolor=colour,
-                  hatch="////" if hidden and gaps else None, linewidth=1.3)
+        Rectangle((x, y - 0.28), 0.94, 0.56, facecolor=(*rgb(AMBER), 0.35) if hidden else plain, edgecolor=colour,
+                  linewidth=1.3)
     )  # fmt: skip
-    backed = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 0.6} if hidden else None
-    ax.text(x + 0.47, y, token, ha="center", va="center", fontsize=9, color=INK, bbox=backed)
+    ax.text(x + 0.47, y, token, ha="center", va="center", fontsize=9, color=INK)
 
 
 # What sampling leaves of a distribution

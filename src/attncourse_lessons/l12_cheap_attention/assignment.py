@@ -339,7 +339,7 @@ if solved("rolling_step"):                                       # the model and
 # Now the model reads 500 new lines with your function. The cell prints the losses, then the line with the most
 # mistakes:
 
-# %%
+# %% tags=["hide-input"]
 if solved("rolling_step"):
     tokens, answers = triggered_lines(500, generator)            # (500, n)
     letters, position = tokens < LETTERS, torch.arange(n)

@@ -227,8 +227,8 @@ def roofline(
     """What a chip can do at most, of peak operations a second and bytes a second, for {name: operations per byte}.
 
     The slope is what memory allows, the flat part what arithmetic does; a dot for each piece of work. What was
-    `measured`, {name: (lowest, highest share of the peak)} as Dao 2023 reports it, is a band from the ridge to the
-    right; then the axis is that of all speeds, and slope and roof say what they are.
+    `measured`, {name: (lowest, highest share of the peak)} as Dao 2023 reports it, is a bracket in the right margin;
+    then the axis is that of all speeds, and slope and roof say what they are.
     """
     drawn, ax = figure(8.6 if measured else 7.4, 3.8)
     ridge = peak / bandwidth
@@ -243,22 +243,27 @@ def roofline(
         ax.plot(intensity, reached, "o" if bound else "s", color=BLUE if bound else ORANGE, markersize=9, zorder=4)
         above = sum(peak <= each * bandwidth < intensity * bandwidth for each in work.values())
         at = (intensity, reached * 1.25 * 1.6**above) if bound else (intensity / 1.2, reached)
-        ax.text(*at, f"{name}: {intensity:.0f}", ha="center" if bound else "right", va="bottom", fontsize=10, color=INK)
+        side = "center" if bound else "right"
+        if not bound and intensity < ridge / 16 and not measured:                    # no room to the left
+            at, side = (intensity * 1.3, reached), "left"
+        ax.text(*at, f"{name}: {intensity:.0f}", ha=side, va="center" if side == "left" else "bottom", fontsize=10,
+                color=INK)  # fmt: skip
         said.append(f"{name}, {intensity:.3g} per byte, reaches at most {reached:.3g} TFLOP/s")
     for name, (lowest, highest) in (measured or {}).items():
         bottom, top = lowest * peak / 1e12, highest * peak / 1e12
-        ax.add_patch(Rectangle((ridge, bottom), high - ridge, top - bottom, facecolor=(*rgb(GREEN), 0.25), linewidth=0))
-        ax.text(ridge * 1.1, math.sqrt(bottom * top), f"measured, {name}: {bottom:.0f} to {top:.0f}", ha="left",
-                va="center_baseline", fontsize=9, color=INK)  # fmt: skip
+        ax.plot([high * 1.15, high * 1.15], [bottom, top], "_-", color=GREEN, linewidth=2, markersize=8,
+                markeredgewidth=2, clip_on=False)  # fmt: skip
+        ax.annotate(f"{name}:\n{bottom:.0f} to {top:.0f}", (high * 1.15, math.sqrt(bottom * top)), (8, 0), ha="left",
+                    va="center", textcoords="offset points", annotation_clip=False, fontsize=9, linespacing=1.05,
+                    color=INK)  # fmt: skip
         said.append(f"measured, {name}: {bottom:.0f} to {top:.0f} TFLOP/s")
     if measured:
-        ax.text(high / 1.1, 1.06 * peak / 1e12, f"roof: {peak / 1e12:.0f} TFLOP/s", ha="right", va="bottom",
+        ax.text(high / 1.1, peak / 1.1e12, f"roof: {peak / 1e12:.0f} TFLOP/s", ha="right", va="top",
                 fontsize=10, color=INK)  # fmt: skip
         ax.text(4.6, 7.0, f"slope: {bandwidth / 1e12:.1f} TB/s × intensity", ha="left", va="top", fontsize=10,
                 color=INK)  # fmt: skip
-        lowest = min(share for share, _ in measured.values()) * peak / 1e12
-        ax.text(ridge * 1.1, lowest / 1.15, "ranges that Dao (2023) reports for\nseveral lengths; they have no place\n"
-                "on the horizontal axis", ha="left", va="top", fontsize=9, color=GREEN)  # fmt: skip
+        ax.annotate("speeds that\nDao (2023)\nmeasured", (high * 1.15, 45), (-4, 0), ha="left", va="top",
+                    textcoords="offset points", annotation_clip=False, fontsize=9, color=GREEN)  # fmt: skip
     ax.text(ridge / 1.1, 1.4, f"memory-bound, below {ridge:.0f}", ha="right", va="center", fontsize=10,
             color=ORANGE)  # fmt: skip
     ax.text(ridge * 1.1, 1.4, "compute-bound", ha="left", va="center", fontsize=10, color=BLUE)
@@ -394,7 +399,7 @@ def rolling_cache(w: int, times: Sequence[int]) -> None:
     if w < 1 or min(times) < 0:
         raise ValueError(f"w, times: got {w} and {list(times)}, expected at least one slot, and tokens from 0 on")
     drawn, ax = figure(6.4, 0.9 + 0.42 * len(times))
-    stage(ax, (-2.6, w + 3.9), (len(times) + 0.1, -0.9))
+    stage(ax, (-2.6, w + 4.9), (len(times) + 0.1, -0.9))
     for slot in range(w):
         ax.text(slot + 0.5, -0.3, f"slot {slot}", ha="center", va="center", fontsize=10, color=GREY)
     said = []
@@ -409,7 +414,7 @@ def rolling_cache(w: int, times: Sequence[int]) -> None:
         first = max(0, t - w + 1)
         seen = f"tokens {first} to {t}" if first < t else f"token {t}"
         ax.text(-0.2, row + 0.42, f"after token {t}", ha="right", va="center", fontsize=10, color=INK)
-        ax.text(w + 0.2, row + 0.42, f"it attends to {seen}", ha="left", va="center", fontsize=10, color=INK)
+        ax.text(w + 0.2, row + 0.42, f"token {t} attends to {seen}", ha="left", va="center", fontsize=10, color=INK)
         said.append(f"token {t} stands in slot {t % w} and attends to {seen}")
     show(drawn, f"A rolling cache with {w} slots. {'; '.join(said)}. Slots that are hatched are empty.")
 

@@ -29,7 +29,7 @@ exercise = Exercise(
     solution=solution,
     returns=("x",),
     forbidden=READY_MADE,
-    difficulty=2,
+    difficulty=1,
     minutes=15,
     hints=(
         "Follow the right-hand column of figure 1 from below, box by box. What does an \"Add & Norm\" box add to what, "

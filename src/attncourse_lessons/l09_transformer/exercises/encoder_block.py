@@ -28,7 +28,7 @@ exercise = Exercise(
     solution=solution,
     returns=("x",),
     forbidden=READY_MADE,
-    difficulty=2,
+    difficulty=1,
     minutes=15,
     hints=(
         "Draw the block: a straight line for the residual path, and two loops that leave it and come back to it. Where "
