@@ -97,7 +97,9 @@ def test_every_widget_of_a_lecture_draws_something_else_when_it_is_moved(visit, 
     for widget in widgets.all():
         drawing = widget.locator("img:visible, table:visible, .pp-grid, .av-lines, .av-grid, .sd-board, .review-game")
         before = drawing.evaluate("it => it.outerHTML")
-        controls = widget.locator("input[type=range], select, button[aria-pressed=false], button.av-cell")
+        controls = widget.locator(
+            "input[type=range], select, button[aria-pressed=false], button.av-cell, .review-game button"
+        ).and_(page.locator(":enabled:not([aria-disabled=true])"))
         move(controls.locator("visible=true").first)
         assert drawing.evaluate("it => it.outerHTML") != before
 
